@@ -1,0 +1,31 @@
+//! Claims on work: who does it, until when, and under which fencing number.
+
+use std::time::Duration;
+
+use crate::ids::ServerId;
+use crate::time::Timestamp;
+
+/// A claim is part of a row. A step that completes writes back only if the claim is still its own, so a holder that was
+/// believed dead and comes back finds its generation gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The server process that holds it.
+    pub holder: ServerId,
+    /// Until when nobody else may take it.
+    pub until: Timestamp,
+}
+
+impl Lease {
+    /// How long a claim lasts between renewals.
+    pub const LENGTH: Duration = Duration::from_secs(60);
+
+    /// A fresh claim.
+    pub fn taken(holder: ServerId, now: Timestamp) -> Self {
+        Self { holder, until: now.plus(Self::LENGTH) }
+    }
+
+    /// Whether another server may take the work over.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        now >= self.until
+    }
+}

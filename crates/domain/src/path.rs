@@ -1,0 +1,120 @@
+//! Paths within a project's source.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::error::{Code, Error, Result};
+
+/// A path relative to a project's root: `/`-separated, no empty, `.` or `..` segment, no NUL or control character, no
+/// backslash, at most 4096 bytes with segments of at most 255. What it names lies beneath the root by construction
+/// (UHP Environments §3: "confined to the environment's root at every endpoint").
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct SourcePath(String);
+
+impl SourcePath {
+    /// The longest path, in bytes.
+    pub const MAX: usize = 4096;
+    /// The longest segment, in bytes.
+    pub const MAX_SEGMENT: usize = 255;
+
+    /// Checks a path that a client named. One trailing slash is allowed and dropped, since it names a directory.
+    pub fn parse(text: &str) -> Result<Self> {
+        let refused = |why: &str| Error::new(Code::ProjectInvalid, why).at("path");
+        let text = text.strip_suffix('/').unwrap_or(text);
+        if text.is_empty() {
+            return Err(refused("the path is empty"));
+        }
+        if text.len() > Self::MAX {
+            return Err(refused("the path is longer than 4096 bytes"));
+        }
+        if text.starts_with('/') {
+            return Err(refused("the path is absolute; paths are relative to the project's root"));
+        }
+        if text.contains('\\') {
+            return Err(refused("the path contains a backslash"));
+        }
+        if text.chars().any(char::is_control) {
+            return Err(refused("the path contains a control character"));
+        }
+        for segment in text.split('/') {
+            match segment {
+                "" => return Err(refused("the path has an empty segment")),
+                "." | ".." => return Err(refused("the path leaves the project's root")),
+                _ if segment.len() > Self::MAX_SEGMENT => {
+                    return Err(refused("a segment of the path is longer than 255 bytes"));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The directories above, nearest last: `a/b/c` gives `a`, `a/b`.
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
+        self.0.match_indices('/').map(|(at, _)| Self(self.0[..at].to_owned()))
+    }
+
+    /// Whether `self` lies beneath `directory`.
+    pub fn is_beneath(&self, directory: &Self) -> bool {
+        self.0.len() > directory.0.len()
+            && self.0.starts_with(&directory.0)
+            && self.0.as_bytes()[directory.0.len()] == b'/'
+    }
+}
+
+impl fmt::Display for SourcePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SourcePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn plain_paths_stand_and_escapes_are_refused() {
+        for good in ["a", "a/b.txt", "a b/#?%.txt", "dir/", "ünï/日本", "...", "a/..b"] {
+            assert!(SourcePath::parse(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "/", "/a", "a//b", "..", "a/../b", "./a", "a/.", "a\\b", "a\0b", "a\nb", "a//", &"x".repeat(256)]
+        {
+            assert_eq!(SourcePath::parse(bad).unwrap_err().code, Code::ProjectInvalid, "{bad}");
+        }
+    }
+
+    #[test]
+    fn ancestors_and_beneath() {
+        let path = SourcePath::parse("a/b/c").unwrap();
+        assert_eq!(path.ancestors().map(|p| p.0).collect::<Vec<_>>(), ["a", "a/b"]);
+        assert!(path.is_beneath(&SourcePath::parse("a").unwrap()));
+        assert!(!SourcePath::parse("ab/c").unwrap().is_beneath(&SourcePath::parse("a").unwrap()));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_parses_stays_beneath(text in "[./a\\\\\u{0}-\u{20}é]{0,40}") {
+            if let Ok(path) = SourcePath::parse(&text) {
+                prop_assert!(std::path::Path::new(path.as_str()).components()
+                    .all(|c| matches!(c, std::path::Component::Normal(_))));
+            }
+        }
+    }
+}

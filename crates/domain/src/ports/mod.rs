@@ -1,0 +1,24 @@
+//! What the core needs from the outside: the few ports, each implemented by exactly one crate in production.
+
+mod blobs;
+mod clock;
+mod provider;
+mod runtime;
+mod store;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use blobs::{BlobError, BlobReader, Blobs, StoredBlob};
+pub use clock::{Clock, IdSource};
+pub use provider::{
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, Observed, Outcome, Provider,
+    ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
+};
+pub use runtime::{
+    Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, FileEntry, OutputStream, Program, Runtime, RuntimeError,
+};
+pub use store::{CommitError, Committed, Page, SessionFilter, Store, StoreError};
+
+/// What a port's asynchronous call returns; the domain knows no runtime.
+pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,105 @@
+//! Mount segments of projects.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Code, Error, Result};
+
+/// The path segment a project is mounted at: `/env/<slug>`. Derived from the name at creation, unique per workspace, and
+/// never changed by a rename. At most 64 characters of `[a-z0-9._-]`, starting alphanumeric, without `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slug(String);
+
+impl Slug {
+    /// The longest segment, in bytes.
+    pub const MAX: usize = 64;
+
+    /// Derives the segment from a project's name (UHP Environments §2). A name must start with a letter or a digit;
+    /// every run of characters outside the alphabet becomes one `-`.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let refused = |why: &str| Error::new(Code::ProjectInvalid, why).at("name");
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(refused("a project needs a name"));
+        }
+        if !name.starts_with(char::is_alphanumeric) {
+            return Err(refused("a project's name starts with a letter or a digit"));
+        }
+        let mut slug = String::new();
+        for character in name.chars().flat_map(char::to_lowercase) {
+            match character {
+                'a'..='z' | '0'..='9' | '_' => slug.push(character),
+                '.' if !slug.is_empty() && !slug.ends_with(['.', '-']) => slug.push('.'),
+                _ if slug.is_empty() || slug.ends_with(['-', '.']) => {}
+                _ => slug.push('-'),
+            }
+        }
+        slug.truncate(Self::MAX);
+        let slug = slug.trim_matches(['-', '.', '_']).to_owned();
+        if slug.is_empty() {
+            return Err(refused("the name has no letter or digit that can stand in a path"));
+        }
+        Ok(Self(slug))
+    }
+
+    /// Reads a stored segment.
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The segment.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where sessions see the project.
+    pub fn mount(&self) -> String {
+        format!("/env/{}", self.0)
+    }
+}
+
+impl fmt::Display for Slug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_become_segments() {
+        for (name, slug) in [
+            ("Content Studio", "content-studio"),
+            ("content studio", "content-studio"),
+            ("  a  ", "a"),
+            ("v1.2..3", "v1.2.3"),
+            ("Émile's app", "mile-s-app"),
+            ("under_score", "under_score"),
+            ("x/../../etc", "x-etc"),
+        ] {
+            assert_eq!(Slug::from_name(name).unwrap().as_str(), slug, "{name}");
+        }
+        for name in ["", "   ", "-a", "../x", "é", "日本", "\u{0}"] {
+            assert_eq!(Slug::from_name(name).unwrap_err().code, Code::ProjectInvalid, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_segment_is_a_safe_one(name in ".{0,200}") {
+            if let Ok(slug) = Slug::from_name(&name) {
+                let text = slug.as_str();
+                prop_assert!(!text.is_empty() && text.len() <= Slug::MAX);
+                prop_assert!(text.starts_with(|c: char| c.is_ascii_alphanumeric()));
+                prop_assert!(!text.contains(".."));
+                prop_assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)));
+            }
+        }
+    }
+}

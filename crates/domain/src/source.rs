@@ -1,0 +1,293 @@
+//! A project's source: a tree of regular files and directories, edited by path.
+//!
+//! Every directory is an entry of its own, so a listing needs no derivation and an empty directory exists. The decisions
+//! here keep the tree consistent: no file lies beneath a file, and every entry's ancestors are directories.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::BlobId;
+use crate::error::{Code, Error, Result};
+use crate::path::SourcePath;
+use crate::time::Timestamp;
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File {
+        /// Whether it may be executed.
+        executable: bool,
+        /// Its size in bytes.
+        size: u64,
+        /// Its bytes.
+        blob: BlobId,
+    },
+}
+
+/// One entry of a source tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceEntry {
+    /// Where, relative to the project's root.
+    pub path: SourcePath,
+    /// What.
+    #[serde(flatten)]
+    pub kind: EntryKind,
+    /// When it was last written.
+    pub modified_at: Timestamp,
+}
+
+impl SourceEntry {
+    /// Whether the entry is a directory.
+    pub fn is_directory(&self) -> bool {
+        matches!(self.kind, EntryKind::Directory)
+    }
+
+    /// The file's size; zero for a directory.
+    pub fn size(&self) -> u64 {
+        match self.kind {
+            EntryKind::Directory => 0,
+            EntryKind::File { size, .. } => size,
+        }
+    }
+}
+
+/// How many files a tree holds and how many bytes they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TreeSize {
+    /// Regular files, not directories.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl TreeSize {
+    /// The size of a tree with these entries.
+    pub fn of<'a>(entries: impl IntoIterator<Item = &'a SourceEntry>) -> Self {
+        let mut size = Self::default();
+        entries.into_iter().for_each(|entry| size.add(entry));
+        size
+    }
+
+    fn add(&mut self, entry: &SourceEntry) {
+        if !entry.is_directory() {
+            self.files += 1;
+            self.bytes += entry.size();
+        }
+    }
+
+    fn remove(&mut self, entry: &SourceEntry) {
+        if !entry.is_directory() {
+            self.files = self.files.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(entry.size());
+        }
+    }
+}
+
+/// What a commit does to one project's source: `clear`, then `removed`, then `written`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SourceEdit {
+    /// Removes everything first.
+    pub clear: bool,
+    /// Paths to remove, each named exactly (a tree is expanded by the decision).
+    pub removed: Vec<SourcePath>,
+    /// Entries to insert or replace.
+    pub written: Vec<SourceEntry>,
+}
+
+/// An edit and the size of the tree after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceDecision {
+    /// The rows to change.
+    pub edit: SourceEdit,
+    /// The tree's size afterwards.
+    pub size: TreeSize,
+}
+
+fn clash(path: &SourcePath, why: &str) -> Error {
+    let mut shown = path.as_str().to_owned();
+    if let Some((end, _)) = shown.char_indices().nth(200) {
+        shown.truncate(end);
+    }
+    Error::new(Code::ProjectInvalid, format!("`{shown}` {why}")).at("path")
+}
+
+/// Writes one file (UHP Environments §3). `nearby` holds what exists at the path and at its ancestors.
+pub fn write_file(nearby: &[SourceEntry], size: TreeSize, file: SourceEntry) -> Result<SourceDecision> {
+    let mut size = size;
+    if let Some(existing) = nearby.iter().find(|entry| entry.path == file.path) {
+        if existing.is_directory() {
+            return Err(clash(&file.path, "is a directory"));
+        }
+        size.remove(existing);
+    }
+    let mut written = missing_ancestors(nearby, &file.path, file.modified_at)?;
+    size.add(&file);
+    written.push(file);
+    Ok(SourceDecision { edit: SourceEdit { written, ..SourceEdit::default() }, size })
+}
+
+/// Makes an empty directory; making one that exists changes nothing.
+pub fn make_directory(
+    nearby: &[SourceEntry],
+    size: TreeSize,
+    path: &SourcePath,
+    at: Timestamp,
+) -> Result<SourceDecision> {
+    let mut written = missing_ancestors(nearby, path, at)?;
+    match nearby.iter().find(|entry| entry.path == *path) {
+        Some(existing) if existing.is_directory() => {}
+        Some(_) => return Err(clash(path, "is a file")),
+        None => written.push(SourceEntry { path: path.clone(), kind: EntryKind::Directory, modified_at: at }),
+    }
+    Ok(SourceDecision { edit: SourceEdit { written, ..SourceEdit::default() }, size })
+}
+
+/// Removes a file or a directory tree. `subtree` holds the entry itself and everything beneath it.
+pub fn remove_tree(subtree: &[SourceEntry], size: TreeSize, path: &SourcePath) -> Result<SourceDecision> {
+    if !subtree.iter().any(|entry| entry.path == *path) {
+        return Err(Error::new(Code::FileNotFound, "there is no such file or directory in the project").at("path"));
+    }
+    let mut size = size;
+    subtree.iter().for_each(|entry| size.remove(entry));
+    let removed = subtree.iter().map(|entry| entry.path.clone()).collect();
+    Ok(SourceDecision { edit: SourceEdit { removed, ..SourceEdit::default() }, size })
+}
+
+/// Lands a whole tree, over `existing` or in its place (UHP Environments §3.1). The incoming tree wins where kinds clash:
+/// a file in the way of a directory, or a directory in the way of a file, is removed with everything beneath it.
+pub fn import(existing: &[SourceEntry], replace: bool, incoming: Vec<SourceEntry>, at: Timestamp) -> SourceDecision {
+    let mut incoming: BTreeMap<SourcePath, SourceEntry> =
+        incoming.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+    let ancestors: BTreeSet<SourcePath> =
+        incoming.keys().flat_map(|path| path.ancestors().collect::<Vec<_>>()).collect();
+    for path in ancestors {
+        let directory = SourceEntry { path: path.clone(), kind: EntryKind::Directory, modified_at: at };
+        incoming.entry(path).and_modify(|entry| entry.kind = EntryKind::Directory).or_insert(directory);
+    }
+    if replace {
+        let size = TreeSize::of(incoming.values());
+        let edit = SourceEdit { clear: true, removed: Vec::new(), written: incoming.into_values().collect() };
+        return SourceDecision { edit, size };
+    }
+    let becomes_file = |path: &SourcePath| incoming.get(path).is_some_and(|entry| !entry.is_directory());
+    let mut size = TreeSize::default();
+    let mut removed = Vec::new();
+    let mut unchanged = BTreeSet::new();
+    for entry in existing {
+        match incoming.get(&entry.path) {
+            Some(new) if new.kind == entry.kind => {
+                unchanged.insert(entry.path.clone());
+            }
+            Some(_) => {}
+            None if entry.path.ancestors().any(|above| becomes_file(&above)) => removed.push(entry.path.clone()),
+            None => size.add(entry),
+        }
+    }
+    incoming.values().for_each(|entry| size.add(entry));
+    let written = incoming.into_values().filter(|entry| !unchanged.contains(&entry.path)).collect();
+    SourceDecision { edit: SourceEdit { clear: false, removed, written }, size }
+}
+
+fn missing_ancestors(nearby: &[SourceEntry], path: &SourcePath, at: Timestamp) -> Result<Vec<SourceEntry>> {
+    let mut missing = Vec::new();
+    for above in path.ancestors() {
+        match nearby.iter().find(|entry| entry.path == above) {
+            Some(entry) if entry.is_directory() => {}
+            Some(_) => return Err(clash(&above, "is a file, so nothing can lie beneath it")),
+            None => missing.push(SourceEntry { path: above, kind: EntryKind::Directory, modified_at: at }),
+        }
+    }
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_micros(7);
+
+    fn path(text: &str) -> SourcePath {
+        SourcePath::parse(text).unwrap()
+    }
+
+    fn file(text: &str, size: u64) -> SourceEntry {
+        let blob = BlobId::from_bytes([u8::try_from(size % 251).unwrap(); 32]);
+        SourceEntry { path: path(text), kind: EntryKind::File { executable: false, size, blob }, modified_at: AT }
+    }
+
+    /// A reference implementation of the edit: what the rows hold afterwards.
+    fn apply(tree: &mut BTreeMap<SourcePath, SourceEntry>, edit: SourceEdit) {
+        if edit.clear {
+            tree.clear();
+        }
+        for gone in &edit.removed {
+            tree.remove(gone).expect("a decision removes only what exists");
+        }
+        tree.extend(edit.written.into_iter().map(|entry| (entry.path.clone(), entry)));
+    }
+
+    fn assert_consistent(tree: &BTreeMap<SourcePath, SourceEntry>, size: TreeSize) {
+        assert_eq!(TreeSize::of(tree.values()), size);
+        for entry in tree.values() {
+            for above in entry.path.ancestors() {
+                assert!(tree.get(&above).is_some_and(SourceEntry::is_directory), "{above} above {}", entry.path);
+            }
+        }
+    }
+
+    #[test]
+    fn clashes_are_refused_by_name() {
+        let nearby = [file("a", 1)];
+        let error = write_file(&nearby, TreeSize { files: 1, bytes: 1 }, file("a/b", 2)).unwrap_err();
+        assert_eq!((error.code, error.message.contains("`a`")), (Code::ProjectInvalid, true));
+        assert!(make_directory(&nearby, TreeSize::default(), &path("a"), AT).is_err());
+        let directory = SourceEntry { path: path("d"), kind: EntryKind::Directory, modified_at: AT };
+        assert!(write_file(&[directory], TreeSize::default(), file("d", 1)).is_err());
+        assert_eq!(remove_tree(&[], TreeSize::default(), &path("x")).unwrap_err().code, Code::FileNotFound);
+    }
+
+    #[test]
+    fn importing_the_same_tree_again_writes_nothing() {
+        let first = import(&[], false, vec![file("a/b", 3), file("c", 1)], AT);
+        let tree = first.edit.written.clone();
+        let again = import(&tree, false, vec![file("a/b", 3), file("c", 1)], Timestamp::from_micros(9));
+        assert_eq!(again.edit, SourceEdit::default());
+        assert_eq!(again.size, first.size);
+    }
+
+    proptest! {
+        #[test]
+        fn every_sequence_of_edits_leaves_a_consistent_tree(
+            steps in prop::collection::vec((0..4u8, "[ab](/[ab]){0,3}", 0..100u64), 0..40),
+        ) {
+            let mut tree = BTreeMap::new();
+            let mut size = TreeSize::default();
+            for (kind, text, bytes) in steps {
+                let target = path(&text);
+                let existing: Vec<SourceEntry> = tree.values().cloned().collect();
+                let decision = match kind {
+                    0 => write_file(&existing, size, file(&text, bytes)),
+                    1 => make_directory(&existing, size, &target, AT),
+                    2 => {
+                        let subtree: Vec<_> = existing.iter()
+                            .filter(|e| e.path == target || e.path.is_beneath(&target)).cloned().collect();
+                        remove_tree(&subtree, size, &target)
+                    }
+                    _ => Ok(import(&existing, bytes % 5 == 0, vec![file(&text, bytes), file("a/a", 1)], AT)),
+                };
+                if let Ok(decision) = decision {
+                    apply(&mut tree, decision.edit);
+                    size = decision.size;
+                }
+                assert_consistent(&tree, size);
+            }
+        }
+    }
+}
