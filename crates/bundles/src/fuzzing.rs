@@ -1,0 +1,70 @@
+//! Entry points for a fuzzer: each takes arbitrary bytes, and any panic, hang or large allocation is a finding.
+
+use std::io::{self, Cursor};
+
+use crate::{
+    archive::{self, Limits, Sink},
+    manifest::{PackageJson, PackageLock, Pyproject, Requirements, encoding_problem, normalise_for_bash},
+    path::BundlePath,
+};
+
+/// Checks what a [`Sink`] may rely on.
+#[derive(Default)]
+struct CheckedSink {
+    left: Option<u64>,
+}
+
+impl Sink for CheckedSink {
+    fn directory(&mut self, path: &BundlePath) -> io::Result<()> {
+        fuzz_path(path.as_str().as_bytes());
+        Ok(())
+    }
+
+    fn file(&mut self, path: &BundlePath, _executable: bool, size: u64) -> io::Result<()> {
+        fuzz_path(path.as_str().as_bytes());
+        assert!(self.left.replace(size).is_none(), "a file begins within another");
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let left = self.left.and_then(|left| left.checked_sub(bytes.len() as u64));
+        assert!(left.is_some() && !bytes.is_empty(), "a chunk outside of its file's size");
+        self.left = left;
+        Ok(())
+    }
+
+    fn file_end(&mut self) -> io::Result<()> {
+        assert_eq!(self.left.take(), Some(0), "a file ends before its size is reached");
+        Ok(())
+    }
+}
+
+/// Reads `data` as an archive under small limits.
+pub fn fuzz_archive(data: &[u8]) {
+    const MIB: u64 = 1024 * 1024;
+    let limits = Limits { archive_bytes: MIB, expanded_bytes: 4 * MIB, file_bytes: 2 * MIB, members: 1000, depth: 16 };
+    let mut sink = CheckedSink::default();
+    if let Ok(report) = archive::read_archive(&mut Cursor::new(data), &limits, &mut sink) {
+        assert!(report.bytes <= limits.expanded_bytes, "more bytes than the limit");
+        assert!(sink.left.is_none(), "a file without an end");
+    }
+}
+
+/// Reads `data` as every kind of manifest.
+pub fn fuzz_manifests(data: &[u8]) {
+    // Failing is fine here; only panicking is not.
+    let _ = Requirements::parse("requirements/dev.txt", data).map(|parsed| parsed.is_pinned());
+    let _ = Pyproject::parse(data).map(|parsed| parsed.static_dependencies());
+    let _ = PackageJson::parse(data);
+    let _ = PackageLock::parse(data);
+    let _ = encoding_problem(data);
+    assert!(normalise_for_bash(data).len() <= data.len(), "a script grew");
+}
+
+/// Reads `data` as a path and checks that an accepted one stays beneath its root.
+pub fn fuzz_path(data: &[u8]) {
+    if let Ok(path) = BundlePath::parse(&String::from_utf8_lossy(data)) {
+        assert!(path.segments().all(|segment| !matches!(segment, "" | "." | "..")), "an odd segment in {path:?}");
+        assert_eq!(BundlePath::parse(path.as_str()).as_ref(), Ok(&path), "an accepted path is refused again");
+    }
+}

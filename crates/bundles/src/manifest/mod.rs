@@ -1,0 +1,20 @@
+//! Manifests of a project: what they declare, and which other files an installer will read because of them.
+//!
+//! The second question decides what a build step may see and what its layer is keyed by, so every parser errs to one
+//! side: a line it does not understand means the whole source ([`Requirements::needs_whole_source`]).
+
+mod package_json;
+mod package_lock;
+mod pyproject;
+mod requirements;
+mod requirements_line;
+mod setup_script;
+mod text;
+
+pub use package_json::{PackageJson, PackageJsonError};
+pub use package_lock::{LockedPackage, PackageLock};
+pub use pyproject::{Pyproject, PyprojectError};
+pub use requirements::{ReadPath, Requirement, Requirements};
+pub use requirements_line::LineKind;
+pub use setup_script::{encoding_problem, normalise_for_bash};
+pub use text::{MANIFEST_MAX_BYTES, TextError};

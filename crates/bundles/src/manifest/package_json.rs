@@ -1,0 +1,175 @@
+//! `package.json`: what npm will install, run and read because of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::text::{TextError, decode};
+
+/// Scripts that npm runs for the root project during `npm ci` and `npm install`.
+const LIFECYCLE: [&str; 7] =
+    ["preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"];
+const DEPENDENCY_FIELDS: [&str; 4] = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
+
+/// A parsed `package.json`. Fields of the wrong type count as absent; npm will say so better.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackageJson {
+    /// `name`.
+    pub name: Option<String>,
+    /// `version`.
+    pub version: Option<String>,
+    /// `dependencies`: name to specifier.
+    pub dependencies: BTreeMap<String, String>,
+    /// `devDependencies`.
+    pub dev_dependencies: BTreeMap<String, String>,
+    /// `optionalDependencies`.
+    pub optional_dependencies: BTreeMap<String, String>,
+    /// Names in `scripts` that an install runs.
+    pub lifecycle_scripts: Vec<String>,
+    /// `workspaces`, in either of its two shapes.
+    pub workspaces: Vec<String>,
+    /// Command names in `bin`.
+    pub commands: Vec<String>,
+    /// Package archives in the source that a dependency names, relative to the root.
+    pub local_archives: Vec<String>,
+    /// Whether an install needs the whole source: a local directory as a dependency, workspaces, lifecycle scripts of
+    /// the root, or a path that leaves the root.
+    pub needs_whole_source: bool,
+}
+
+/// Why a `package.json` or a lock cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackageJsonError {
+    /// Its bytes are no text.
+    #[error("the file is unreadable")]
+    Text(#[source] TextError),
+    /// It is not JSON; the text names the place.
+    #[error("the file is not valid JSON: {0}")]
+    Syntax(String),
+    /// It is JSON, but no object.
+    #[error("the file is not a JSON object")]
+    NotAnObject,
+}
+
+impl PackageJson {
+    /// Parses the file's bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PackageJsonError> {
+        let root = object(bytes)?;
+        let mut parsed = Self {
+            name: string(&root, "name"),
+            version: string(&root, "version"),
+            dependencies: specifiers(&root, "dependencies"),
+            dev_dependencies: specifiers(&root, "devDependencies"),
+            optional_dependencies: specifiers(&root, "optionalDependencies"),
+            workspaces: workspaces(root.get("workspaces")),
+            commands: commands(&root),
+            ..Self::default()
+        };
+        if let Some(Value::Object(scripts)) = root.get("scripts") {
+            let runs = |name: &&&str| scripts.get(**name).is_some_and(Value::is_string);
+            parsed.lifecycle_scripts = LIFECYCLE.iter().filter(runs).map(|name| (*name).to_owned()).collect();
+        }
+        parsed.needs_whole_source = !parsed.lifecycle_scripts.is_empty() || !parsed.workspaces.is_empty();
+        for field in DEPENDENCY_FIELDS {
+            for specifier in specifiers(&root, field).values() {
+                parsed.follow(specifier);
+            }
+        }
+        // Overrides may point anywhere at any depth; a scan of their text is enough to err on the safe side.
+        if root.get("overrides").is_some_and(|overrides| overrides.to_string().contains("file:")) {
+            parsed.needs_whole_source = true;
+        }
+        Ok(parsed)
+    }
+
+    fn follow(&mut self, specifier: &str) {
+        let local = ["link:", "portal:", "workspace:", "./", "../", "/", "~/"];
+        let path = match specifier.strip_prefix("file:") {
+            Some(path) => path,
+            None if local.iter().any(|prefix| specifier.starts_with(prefix)) => specifier,
+            None => return,
+        };
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let is_archive = [".tgz", ".tar.gz", ".tar"].iter().any(|suffix| path.ends_with(suffix));
+        let stays = !path.starts_with(['/', '~']) && !path.contains(':') && path.split('/').all(|part| part != "..");
+        if is_archive && stays {
+            self.local_archives.push(path.to_owned());
+        } else {
+            self.needs_whole_source = true;
+        }
+    }
+}
+
+/// Decodes bytes to a JSON object.
+pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, PackageJsonError> {
+    let text = decode(bytes).map_err(PackageJsonError::Text)?;
+    match serde_json::from_str(text).map_err(|error| PackageJsonError::Syntax(error.to_string()))? {
+        Value::Object(root) => Ok(root),
+        _ => Err(PackageJsonError::NotAnObject),
+    }
+}
+
+pub(super) fn string(object: &Map<String, Value>, key: &str) -> Option<String> {
+    object.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn specifiers(root: &Map<String, Value>, field: &str) -> BTreeMap<String, String> {
+    let Some(Value::Object(entries)) = root.get(field) else { return BTreeMap::new() };
+    entries.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn workspaces(value: Option<&Value>) -> Vec<String> {
+    let list = match value {
+        Some(Value::Object(object)) => object.get("packages"),
+        other => other,
+    };
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// `bin` is a map, or a path for a command named as the package without its scope.
+fn commands(root: &Map<String, Value>) -> Vec<String> {
+    match root.get("bin") {
+        Some(Value::Object(bin)) => bin.keys().cloned().collect(),
+        Some(Value::String(_)) => {
+            string(root, "name").map(|name| name.rsplit('/').next().unwrap_or_default().to_owned()).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> PackageJson {
+        PackageJson::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn local_things_need_the_source_and_archives_only_themselves() {
+        let plain = parse(r#"{"name":"@s/a","bin":"x.js","dependencies":{"b":"^1"},"scripts":{"test":"t"}}"#);
+        assert!(!plain.needs_whole_source && plain.local_archives.is_empty());
+        assert_eq!(plain.commands, ["a"]);
+        let archive = parse(r#"{"dependencies":{"b":"file:./vendor/b.tgz"}}"#);
+        assert_eq!((archive.local_archives, archive.needs_whole_source), (vec!["vendor/b.tgz".to_owned()], false));
+        for text in [
+            r#"{"dependencies":{"b":"file:vendor/b"}}"#,
+            r#"{"devDependencies":{"b":"file:../b.tgz"}}"#,
+            r#"{"optionalDependencies":{"b":"link:b"}}"#,
+            r#"{"workspaces":["packages/*"]}"#,
+            r#"{"workspaces":{"packages":["p"]}}"#,
+            r#"{"scripts":{"postinstall":"x"}}"#,
+            r#"{"overrides":{"a":{"b":"file:b"}}}"#,
+        ] {
+            assert!(parse(text).needs_whole_source, "{text}");
+        }
+    }
+
+    #[test]
+    fn odd_shapes_are_absent_and_non_objects_refused() {
+        let odd = parse(r#"{"name":1,"dependencies":[],"scripts":"x","workspaces":3,"bin":false}"#);
+        assert_eq!(odd, PackageJson::default());
+        assert_eq!(PackageJson::parse(b"[]"), Err(PackageJsonError::NotAnObject));
+        assert!(PackageJson::parse(b"{").unwrap_err().to_string().contains("line 1"));
+    }
+}

@@ -1,0 +1,111 @@
+//! `package-lock.json` and `npm-shrinkwrap.json`: what an `npm ci` puts on disk, for reports.
+//!
+//! Whether a lock fits its `package.json` is npm's judgement and not repeated here.
+
+use serde_json::{Map, Value};
+
+use super::package_json::{PackageJsonError, object, string};
+
+/// One package of a lock.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockedPackage {
+    /// The package's name, scope included.
+    pub name: String,
+    /// Its version as locked.
+    pub version: String,
+    /// Whether it lies directly in the root's `node_modules`.
+    pub top_level: bool,
+    /// Whether its archive is verified by a hash.
+    pub hashed: bool,
+}
+
+/// A parsed lock, in any of its three versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackageLock {
+    /// `lockfileVersion`; 1 when absent.
+    pub lockfile_version: u64,
+    /// Its packages, sorted, without links.
+    pub packages: Vec<LockedPackage>,
+    /// Whether it links a directory of the source.
+    pub has_local_packages: bool,
+}
+
+impl PackageLock {
+    /// Parses the file's bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PackageJsonError> {
+        let root = object(bytes)?;
+        let mut lock =
+            Self { lockfile_version: root.get("lockfileVersion").and_then(Value::as_u64).unwrap_or(1), ..Self::default() };
+        if let Some(Value::Object(packages)) = root.get("packages") {
+            for (path, entry) in packages {
+                lock.add_by_path(path, entry);
+            }
+        } else if let Some(Value::Object(dependencies)) = root.get("dependencies") {
+            lock.add_nested(dependencies, true);
+        }
+        lock.packages.sort_unstable();
+        lock.packages.dedup();
+        Ok(lock)
+    }
+
+    /// Versions 2 and 3: keys are places on disk, the root's being empty.
+    fn add_by_path(&mut self, path: &str, entry: &Value) {
+        let Value::Object(entry) = entry else { return };
+        if path.is_empty() {
+            return;
+        }
+        let Some((before, name)) = path.rsplit_once("node_modules/") else {
+            self.has_local_packages = true;
+            return;
+        };
+        if entry.get("link").and_then(Value::as_bool) == Some(true) {
+            self.has_local_packages = true;
+            return;
+        }
+        // An alias is installed under another name than the package's own.
+        let name = string(entry, "name").unwrap_or_else(|| name.to_owned());
+        self.add(name, entry, before.is_empty());
+    }
+
+    /// Version 1: dependencies nest as they do on disk. The JSON parser has bounded the depth.
+    fn add_nested(&mut self, dependencies: &Map<String, Value>, top_level: bool) {
+        for (name, entry) in dependencies {
+            let Value::Object(entry) = entry else { continue };
+            if string(entry, "version").is_some_and(|version| version.starts_with("file:")) {
+                self.has_local_packages = true;
+            } else {
+                self.add(name.clone(), entry, top_level);
+            }
+            if let Some(Value::Object(nested)) = entry.get("dependencies") {
+                self.add_nested(nested, false);
+            }
+        }
+    }
+
+    fn add(&mut self, name: String, entry: &Map<String, Value>, top_level: bool) {
+        let Some(version) = string(entry, "version") else { return };
+        let hashed = entry.get("integrity").is_some_and(Value::is_string);
+        self.packages.push(LockedPackage { name, version, top_level, hashed });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lock_versions_give_the_same_packages() {
+        let old = r#"{"lockfileVersion":1,"dependencies":{"@s/a":{"version":"1.0.0","integrity":"sha512-x",
+            "dependencies":{"b":{"version":"2.0.0"}}},"c":{"version":"file:c"}}}"#;
+        let new = r#"{"lockfileVersion":3,"packages":{"":{"name":"r"},"node_modules/@s/a":{"version":"1.0.0",
+            "integrity":"sha512-x"},"node_modules/@s/a/node_modules/b":{"version":"2.0.0"},
+            "node_modules/c":{"resolved":"c","link":true},"c":{"version":"9.0.0"}}}"#;
+        let old = PackageLock::parse(old.as_bytes()).unwrap();
+        let new = PackageLock::parse(new.as_bytes()).unwrap();
+        assert_eq!(old.packages, new.packages);
+        assert!(old.has_local_packages && new.has_local_packages);
+        assert_eq!((old.lockfile_version, new.lockfile_version), (1, 3));
+        let places: Vec<_> = new.packages.iter().map(|p| (p.name.as_str(), p.top_level, p.hashed)).collect();
+        assert_eq!(places, [("@s/a", true, true), ("b", false, false)]);
+    }
+}
