@@ -1,0 +1,155 @@
+//! One connection of a sandbox: requests one after the other, each decided anew, until a tunnel or the end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use stead_outbound::Dialer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::buffered::Buffered;
+use crate::counters::{Counted, Counters, Traffic};
+use crate::refusal::{Failure, Refusal};
+use crate::request::Request;
+use crate::target::Target;
+use crate::{Policy, RefusalCode, forward, request, tunnel};
+
+/// Time for a client to take a refusal and to hang up.
+const PARTING: Duration = Duration::from_secs(1);
+
+pub(crate) type ClientReader = Buffered<Counted<OwnedReadHalf>>;
+pub(crate) type ClientWriter = Counted<OwnedWriteHalf>;
+
+/// What all connections of one sandbox share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) policy: Policy,
+    pub(crate) dial_policy: stead_outbound::Policy,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Shared {
+    pub(crate) async fn dial(&self, target: &Target) -> Result<TcpStream, Failure> {
+        Ok(self.dialer.connect(&target.host, target.port, &self.dial_policy).await?)
+    }
+
+    /// Counts and logs a refusal; the target is absent when the request could not be understood.
+    pub(crate) fn note(&self, code: RefusalCode, target: Option<&Target>) {
+        let counter = if code.is_failure() { &self.counters.failed } else { &self.counters.refused };
+        counter.fetch_add(1, Relaxed);
+        let (host, port) = target.map(|target| (target.host.to_string(), target.port)).unzip();
+        tracing::info!(label = self.policy.label, host, port, decision = code.as_str(), "egress");
+    }
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
+    let traffic = Arc::new(Traffic::new(Arc::clone(&shared.counters), shared.policy.limits.total_bytes));
+    let (reader, writer) = stream.into_split();
+    let mut reader = Buffered::new(Counted::new(reader, Arc::clone(&traffic)));
+    let mut writer = Counted::new(writer, Arc::clone(&traffic));
+    loop {
+        let request = match read_request(&mut reader, &shared, &traffic).await {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(failure) => return part(failure, None, &mut reader, &mut writer, &shared).await,
+        };
+        match request {
+            Request::Connect(target) => {
+                let opened = tunnel::open(&target, &mut writer, &shared).await;
+                return match opened {
+                    Ok(upstream) => tunnel::run(&target, upstream, reader, writer, &shared, &traffic).await,
+                    Err(failure) => part(failure, Some(&target), &mut reader, &mut writer, &shared).await,
+                };
+            }
+            Request::Forward(request) => {
+                let target = request.target.clone();
+                match forward::run(request, &mut reader, &mut writer, &shared, &traffic).await {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(failure) => return part(failure, Some(&target), &mut reader, &mut writer, &shared).await,
+                }
+            }
+        }
+    }
+}
+
+/// Reads one head. `None` when the client hung up, or was silent for too long, between two requests.
+async fn read_request(
+    reader: &mut ClientReader,
+    shared: &Shared,
+    traffic: &Traffic,
+) -> Result<Option<Request>, Failure> {
+    let limits = &shared.policy.limits;
+    if traffic.is_exhausted() {
+        return Err(RefusalCode::ByteLimit.into());
+    }
+    if reader.peek().is_empty() {
+        match timeout(limits.idle, reader.fill(limits.head_bytes)).await {
+            Ok(Ok(1..)) => {}
+            Ok(Ok(0)) | Err(_) => return Ok(None),
+            Ok(Err(error)) => return Err(error.into()),
+        }
+    }
+    // One deadline for the whole head, so that a byte now and then does not keep it alive.
+    let deadline = Instant::now() + limits.head;
+    let mut seen = 0;
+    loop {
+        // A head ends with a line, so nothing has to be parsed again before the next line end.
+        let bytes = reader.peek();
+        if bytes[seen..].contains(&b'\n') || bytes.len() >= limits.head_bytes || seen == 0 {
+            match request::parse(bytes)? {
+                Some((_, length)) if length > limits.head_bytes => return Err(RefusalCode::HeadTooLarge.into()),
+                Some((request, length)) => {
+                    reader.take(length);
+                    return Ok(Some(request));
+                }
+                None if bytes.len() >= limits.head_bytes => return Err(RefusalCode::HeadTooLarge.into()),
+                None => {}
+            }
+        }
+        seen = bytes.len();
+        match timeout_at(deadline, reader.fill(limits.head_bytes)).await {
+            Ok(Ok(1..)) => {}
+            Ok(Ok(0)) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => return Err(RefusalCode::HeadTimeout.into()),
+        }
+    }
+}
+
+/// Ends a connection that failed: a refusal is answered, and the client is given a moment to read the answer before
+/// its unread bytes make the close look like a reset.
+async fn part(
+    failure: Failure,
+    target: Option<&Target>,
+    reader: &mut ClientReader,
+    writer: &mut ClientWriter,
+    shared: &Shared,
+) {
+    let refusal: Refusal = match failure {
+        Failure::Refused(refusal) => refusal,
+        Failure::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => RefusalCode::ByteLimit.into(),
+        Failure::Io(error) => {
+            tracing::debug!(label = shared.policy.label, %error, "connection lost");
+            return;
+        }
+    };
+    shared.note(refusal.code, target);
+    let parting = async {
+        let writer = writer.uncounted();
+        writer.write_all(&refusal.answer()).await?;
+        writer.shutdown().await?;
+        let mut scratch = [0; 1024];
+        let reader = reader.reader_mut().uncounted();
+        while reader.read(&mut scratch).await? > 0 {}
+        Ok::<_, io::Error>(())
+    };
+    // The client may be gone or slow; either way the connection ends here.
+    let _ = timeout(PARTING, parting).await;
+}

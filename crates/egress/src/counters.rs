@@ -1,0 +1,161 @@
+//! Counting: what one sandbox did, and when a connection last moved a byte.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until};
+
+/// What one sandbox did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Connections accepted, those over the limit included.
+    pub connections: u64,
+    /// Connections open now.
+    pub active: u64,
+    /// Requests and tunnels refused by a rule.
+    pub refused: u64,
+    /// Requests and tunnels that failed on the network.
+    pub failed: u64,
+    /// Bytes the sandbox sent.
+    pub bytes_up: u64,
+    /// Bytes the sandbox received.
+    pub bytes_down: u64,
+}
+
+/// The counters behind [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) active: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            connections: self.connections.load(Relaxed),
+            active: self.active.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            bytes_up: self.up.load(Relaxed),
+            bytes_down: self.down.load(Relaxed),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.up.load(Relaxed).saturating_add(self.down.load(Relaxed))
+    }
+}
+
+/// The traffic of one client connection.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    counters: Arc<Counters>,
+    total_limit: Option<u64>,
+    up: AtomicU64,
+    down: AtomicU64,
+    since: Instant,
+    /// Milliseconds after `since` at which a byte last moved.
+    moved: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn new(counters: Arc<Counters>, total_limit: Option<u64>) -> Self {
+        let (up, down, moved) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { counters, total_limit, up, down, since: Instant::now(), moved }
+    }
+
+    pub(crate) fn up(&self) -> u64 {
+        self.up.load(Relaxed)
+    }
+
+    pub(crate) fn down(&self) -> u64 {
+        self.down.load(Relaxed)
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.total_limit.is_some_and(|limit| self.counters.total() >= limit)
+    }
+
+    /// Returns once no byte has moved for `limit`.
+    pub(crate) async fn idle(&self, limit: Duration) {
+        self.touch();
+        loop {
+            let deadline = self.since + Duration::from_millis(self.moved.load(Relaxed)) + limit;
+            if Instant::now() >= deadline {
+                return;
+            }
+            sleep_until(deadline).await;
+        }
+    }
+
+    fn touch(&self) {
+        self.moved.store(self.since.elapsed().as_millis() as u64, Relaxed);
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.is_exhausted() { Err(io::ErrorKind::QuotaExceeded.into()) } else { Ok(()) }
+    }
+}
+
+/// The client's side of a connection: what is read went up, what is written went down.
+#[derive(Debug)]
+pub(crate) struct Counted<S> {
+    inner: S,
+    traffic: Arc<Traffic>,
+}
+
+impl<S> Counted<S> {
+    pub(crate) fn new(inner: S, traffic: Arc<Traffic>) -> Self {
+        Self { inner, traffic }
+    }
+
+    /// The stream itself, for the answer that tells of a used-up limit.
+    pub(crate) fn uncounted(&mut self) -> &mut S {
+        &mut self.inner
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.traffic.check()?;
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let read = (buffer.filled().len() - before) as u64;
+        self.traffic.up.fetch_add(read, Relaxed);
+        self.traffic.counters.up.fetch_add(read, Relaxed);
+        self.traffic.touch();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.traffic.check()?;
+        let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
+        self.traffic.down.fetch_add(written as u64, Relaxed);
+        self.traffic.counters.down.fetch_add(written as u64, Relaxed);
+        self.traffic.touch();
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

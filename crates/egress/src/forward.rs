@@ -1,0 +1,126 @@
+//! One plain HTTP exchange, on an upstream connection of its own.
+
+use std::io;
+use std::pin::pin;
+
+use tokio::io::{AsyncRead, AsyncWriteExt};
+
+use crate::body::{self, CopyError};
+use crate::buffered::Buffered;
+use crate::connection::{ClientReader, ClientWriter, Shared};
+use crate::counters::Traffic;
+use crate::framing::Framing;
+use crate::refusal::Failure;
+use crate::request::Forward;
+use crate::response::{self, BadResponse, Response};
+use crate::{RefusalCode, framing};
+
+/// Interim responses (100 to 199) passed on per request.
+const MAX_INTERIM: usize = 16;
+
+/// Carries out the request; returns whether the client's connection goes on.
+pub(crate) async fn run(
+    request: Forward,
+    reader: &mut ClientReader,
+    writer: &mut ClientWriter,
+    shared: &Shared,
+    traffic: &Traffic,
+) -> Result<bool, Failure> {
+    let upstream = shared.dial(&request.target).await?;
+    let (up, down) = (traffic.up(), traffic.down());
+    let outcome = {
+        let mut exchange = pin!(exchange(&request, upstream, reader, writer));
+        tokio::select! {
+            outcome = &mut exchange => outcome,
+            () = traffic.idle(shared.policy.limits.idle) => Err(RefusalCode::IdleTimeout.into()),
+        }
+    };
+    match outcome {
+        // Once a part of the response is out, an answer of ours would be read as more of it.
+        Err(Failure::Refused(refusal)) if traffic.down() > down => {
+            shared.note(refusal.code, Some(&request.target));
+            Err(io::Error::from(io::ErrorKind::InvalidData).into())
+        }
+        Err(failure) => Err(failure),
+        Ok(goes_on) => {
+            let (sent, received) = (traffic.up() - up, traffic.down() - down);
+            let (label, host, port) = (&shared.policy.label, &request.target.host, request.target.port);
+            tracing::info!(label, %host, port, decision = "forwarded", sent, received, "egress");
+            Ok(goes_on)
+        }
+    }
+}
+
+async fn exchange(
+    request: &Forward,
+    upstream: tokio::net::TcpStream,
+    reader: &mut ClientReader,
+    writer: &mut ClientWriter,
+) -> Result<bool, Failure> {
+    // The sending half is kept to the end: some servers take its close for a client that gave up.
+    let (upstream_reader, mut upstream_writer) = upstream.into_split();
+    let mut upstream_reader = Buffered::new(upstream_reader);
+    let upload = async {
+        upstream_writer.write_all(&request.head).await.map_err(CopyError::Write)?;
+        body::copy(reader, &mut upstream_writer, request.body.clone()).await
+    };
+    let download = respond(&mut upstream_reader, writer, request);
+    let (mut upload, mut download) = (pin!(upload), pin!(download));
+    tokio::select! {
+        uploaded = &mut upload => match uploaded {
+            Ok(()) => download.await,
+            // A server may answer and close before it has read the body: its answer still counts.
+            Err(CopyError::Write(_)) => download.await.map(|_| false),
+            Err(CopyError::Framing) => Err(RefusalCode::AmbiguousLength.into()),
+            Err(CopyError::Read(error)) => Err(error.into()),
+        },
+        // The rest of the body would have to be read as the next request, so the connection ends.
+        responded = &mut download => responded.map(|_| false),
+    }
+}
+
+/// Passes the response on; returns whether it ended in a way that lets another one follow.
+async fn respond<R>(upstream: &mut Buffered<R>, writer: &mut ClientWriter, request: &Forward) -> Result<bool, Failure>
+where
+    R: AsyncRead + Unpin,
+{
+    for _ in 0..=MAX_INTERIM {
+        let Response { is_interim, mut head, body } = read_response(upstream, request.is_head).await?;
+        if is_interim {
+            if !request.is_old {
+                head.extend_from_slice(b"\r\n");
+                writer.write_all(&head).await?;
+            }
+            continue;
+        }
+        if request.is_old && matches!(body, framing::Framing::Chunked(_)) {
+            return Err(RefusalCode::BadResponse.into());
+        }
+        let goes_on = request.keep_alive && body != Framing::UntilClose;
+        head.extend_from_slice(if goes_on { b"Connection: keep-alive\r\n\r\n" } else { b"Connection: close\r\n\r\n" });
+        writer.write_all(&head).await?;
+        body::copy(upstream, writer, body).await.map_err(io::Error::from)?;
+        return Ok(goes_on);
+    }
+    Err(RefusalCode::BadResponse.into())
+}
+
+async fn read_response<R>(upstream: &mut Buffered<R>, to_head: bool) -> Result<Response, Failure>
+where
+    R: AsyncRead + Unpin,
+{
+    loop {
+        match response::parse(upstream.peek(), to_head) {
+            Ok(Some((response, length))) => {
+                upstream.take(length);
+                return Ok(response);
+            }
+            Ok(None) if upstream.peek().len() < response::MAX_HEAD => {}
+            Ok(None) | Err(BadResponse) => return Err(RefusalCode::BadResponse.into()),
+        }
+        match upstream.fill(body::CHUNK).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return Err(RefusalCode::BadResponse.into()),
+        }
+    }
+}

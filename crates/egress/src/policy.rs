@@ -1,0 +1,84 @@
+//! What one sandbox may reach, and how much of it.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use stead_outbound::{Host, HostName, NameRule, PortRule};
+
+/// The egress policy of one sandbox.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Names the sandbox for the log: an environment or build id.
+    pub label: String,
+    /// Open, or exactly these names. Exact names also require a matching server name in every tunnel.
+    pub names: NameRule,
+    /// Ports for tunnels and for plain requests.
+    pub ports: PortRule,
+    /// Hosts the operator named although the deny list covers their addresses. For builds only; a session's policy
+    /// leaves it empty. Under exact names a host must be listed in `names` as well.
+    pub registry_hosts: BTreeSet<Host>,
+    /// Single endpoints that are allowed whatever the deny list says.
+    pub extra_allowed: Vec<SocketAddr>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds of one sandbox's use of the proxy.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Time without a byte in either direction before a connection is closed.
+    pub idle: Duration,
+    /// Time for a request head, and for a ClientHello, from its first byte.
+    pub head: Duration,
+    /// Size of a request head in bytes.
+    pub head_bytes: usize,
+    /// Bytes in both directions over the life of the socket; `None` for no bound.
+    pub total_bytes: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            idle: Duration::from_secs(120),
+            head: Duration::from_secs(15),
+            head_bytes: 16 * 1024,
+            total_bytes: None,
+        }
+    }
+}
+
+impl Policy {
+    /// Open names on the ports of the web, its usual alternatives and ssh. Mail (25) is closed unless a caller opens it.
+    pub fn open(label: impl Into<String>) -> Self {
+        Self::new(label.into(), NameRule::Open, PortRule::from_iter([22, 80, 443, 8080, 8443]))
+    }
+
+    /// Exactly these names, on ports 80 and 443.
+    pub fn exact(label: impl Into<String>, names: impl IntoIterator<Item = HostName>) -> Self {
+        let names = NameRule::Exact(names.into_iter().collect());
+        Self::new(label.into(), names, PortRule::from_iter([80, 443]))
+    }
+
+    fn new(label: String, names: NameRule, ports: PortRule) -> Self {
+        let (registry_hosts, extra_allowed) = (BTreeSet::new(), Vec::new());
+        Self { label, names, ports, registry_hosts, extra_allowed, limits: Limits::default() }
+    }
+
+    /// Whether a tunnel must show its server name.
+    pub(crate) fn requires_server_name(&self) -> bool {
+        matches!(self.names, NameRule::Exact(_))
+    }
+
+    pub(crate) fn dial_policy(&self) -> stead_outbound::Policy {
+        stead_outbound::Policy {
+            names: self.names.clone(),
+            ports: self.ports.clone(),
+            exempt_hosts: self.registry_hosts.clone(),
+            extra_allowed: self.extra_allowed.clone(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `CONNECT`: a tunnel to a judged address, opened by a ClientHello where the policy lists exact names.
+
+use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes, join};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use crate::body::CHUNK;
+use crate::connection::{ClientReader, ClientWriter, Shared};
+use crate::counters::Traffic;
+use crate::refusal::Failure;
+use crate::target::Target;
+use crate::{Hello, Host, RefusalCode, parse_client_hello};
+
+/// A fatal TLS alert, `unrecognized_name`: after the 200 it is the only refusal that the client can read.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// Connects, and tells the client so. A refusal from here is still an HTTP answer.
+pub(crate) async fn open(target: &Target, writer: &mut ClientWriter, shared: &Shared) -> Result<TcpStream, Failure> {
+    let upstream = shared.dial(target).await?;
+    writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+    Ok(upstream)
+}
+
+/// Moves bytes both ways until both sides are done, one fails, or nothing moves for the idle time.
+pub(crate) async fn run(
+    target: &Target,
+    mut upstream: TcpStream,
+    mut reader: ClientReader,
+    mut writer: ClientWriter,
+    shared: &Shared,
+    traffic: &Traffic,
+) {
+    if shared.policy.requires_server_name() {
+        if let Err(code) = check_server_name(target, &mut reader, shared).await {
+            shared.note(code, Some(target));
+            // Nothing is lost when the client is already gone.
+            let _ = writer.write_all(&UNRECOGNIZED_NAME).await;
+            let _ = writer.shutdown().await;
+            return;
+        }
+    }
+    let (reader, early) = reader.into_parts();
+    let copy = async {
+        upstream.write_all(&early).await?;
+        drop(early);
+        let mut client = join(reader, writer);
+        copy_bidirectional_with_sizes(&mut client, &mut upstream, CHUNK, CHUNK).await
+    };
+    let ended = tokio::select! {
+        copied = copy => if copied.is_ok() { "closed" } else { "lost" },
+        () = traffic.idle(shared.policy.limits.idle) => "idle",
+    };
+    let ended = if traffic.is_exhausted() { "byte_limit" } else { ended };
+    let (label, host, port) = (&shared.policy.label, &target.host, target.port);
+    tracing::info!(label, %host, port, decision = "tunnelled", ended, sent = traffic.up(), received = traffic.down(), "egress");
+}
+
+/// Reads the ClientHello without taking it. Nothing has been sent upstream when this refuses.
+async fn check_server_name(target: &Target, reader: &mut ClientReader, shared: &Shared) -> Result<(), RefusalCode> {
+    let deadline = Instant::now() + shared.policy.limits.head;
+    loop {
+        match parse_client_hello(reader.peek()) {
+            Ok(Some(hello)) => return judge(&hello, &target.host),
+            Ok(None) => {}
+            Err(_) => return Err(RefusalCode::ServerNameMissing),
+        }
+        match timeout_at(deadline, reader.fill(CHUNK)).await {
+            Ok(Ok(1..)) => {}
+            Ok(_) => return Err(RefusalCode::ServerNameMissing),
+            Err(_) => return Err(RefusalCode::HeadTimeout),
+        }
+    }
+}
+
+fn judge(hello: &Hello, host: &Host) -> Result<(), RefusalCode> {
+    if hello.encrypted {
+        return Err(RefusalCode::ServerNameEncrypted);
+    }
+    match (&hello.server_name, host) {
+        (None, _) => Err(RefusalCode::ServerNameMissing),
+        (Some(name), Host::Name(asked)) if name == asked => Ok(()),
+        (Some(_), _) => Err(RefusalCode::ServerNameMismatch),
+    }
+}
