@@ -54,8 +54,11 @@ pub fn parse_client_hello(bytes: &[u8]) -> Result<Option<Hello>, NotAClientHello
     }
 }
 
+/// A record's payload, and the bytes after the record.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
 /// Splits off one handshake record; wrong bytes are refused as soon as they are there.
-fn next_record(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, NotAClientHello> {
+fn next_record(bytes: &[u8]) -> Result<Option<Split<'_>>, NotAClientHello> {
     if bytes.first().is_some_and(|kind| *kind != RECORD_HANDSHAKE) || bytes.get(1).is_some_and(|major| *major != 3) {
         return Err(NotAClientHello);
     }

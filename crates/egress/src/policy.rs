@@ -43,7 +43,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 256,
-            idle: Duration::from_secs(120),
+            idle: Duration::from_mins(2),
             head: Duration::from_secs(15),
             head_bytes: 16 * 1024,
             total_bytes: None,

@@ -101,10 +101,10 @@ impl EgressHandle {
 impl Drop for EgressHandle {
     fn drop(&mut self) {
         self.stop.cancel();
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            if let Err(error) = std::fs::remove_file(&self.path) {
-                tracing::warn!(path = %self.path.display(), %error, "could not remove an egress socket");
-            }
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "could not remove an egress socket");
         }
     }
 }

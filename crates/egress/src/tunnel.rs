@@ -30,14 +30,14 @@ pub(crate) async fn run(
     shared: &Shared,
     traffic: &Traffic,
 ) {
-    if shared.policy.requires_server_name() {
-        if let Err(code) = check_server_name(target, &mut reader, shared).await {
-            shared.note(code, Some(target));
-            // Nothing is lost when the client is already gone.
-            let _ = writer.write_all(&UNRECOGNIZED_NAME).await;
-            let _ = writer.shutdown().await;
-            return;
-        }
+    if shared.policy.requires_server_name()
+        && let Err(code) = check_server_name(target, &mut reader, shared).await
+    {
+        shared.note(code, Some(target));
+        // Nothing is lost when the client is already gone.
+        let _ = writer.write_all(&UNRECOGNIZED_NAME).await;
+        let _ = writer.shutdown().await;
+        return;
     }
     let (reader, early) = reader.into_parts();
     let copy = async {

@@ -59,19 +59,14 @@ impl DenyReason {
     pub fn can_be_exempted(self) -> bool {
         matches!(
             self,
-            Self::Loopback
-                | Self::Private
-                | Self::Shared
-                | Self::Benchmarking
-                | Self::Documentation
-                | Self::Own
+            Self::Loopback | Self::Private | Self::Shared | Self::Benchmarking | Self::Documentation | Self::Own
         )
     }
 }
 
 /// First block that matches decides, so narrower blocks stand before the wider ones that contain them.
 const DENIED_V4: &[(Ipv4Addr, u32, DenyReason)] = &[
-    (Ipv4Addr::new(0, 0, 0, 0), 8, DenyReason::Unspecified),
+    (Ipv4Addr::UNSPECIFIED, 8, DenyReason::Unspecified),
     (Ipv4Addr::new(10, 0, 0, 0), 8, DenyReason::Private),
     (Ipv4Addr::new(100, 100, 100, 200), 32, DenyReason::Metadata),
     (Ipv4Addr::new(100, 64, 0, 0), 10, DenyReason::Shared),
@@ -85,64 +80,24 @@ const DENIED_V4: &[(Ipv4Addr, u32, DenyReason)] = &[
     (Ipv4Addr::new(192, 88, 99, 0), 24, DenyReason::Reserved),
     (Ipv4Addr::new(192, 168, 0, 0), 16, DenyReason::Private),
     (Ipv4Addr::new(198, 18, 0, 0), 15, DenyReason::Benchmarking),
-    (
-        Ipv4Addr::new(198, 51, 100, 0),
-        24,
-        DenyReason::Documentation,
-    ),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, DenyReason::Documentation),
     (Ipv4Addr::new(203, 0, 113, 0), 24, DenyReason::Documentation),
     (Ipv4Addr::new(224, 0, 0, 0), 4, DenyReason::Multicast),
-    (Ipv4Addr::new(255, 255, 255, 255), 32, DenyReason::Broadcast),
+    (Ipv4Addr::BROADCAST, 32, DenyReason::Broadcast),
     (Ipv4Addr::new(240, 0, 0, 0), 4, DenyReason::Reserved),
 ];
 
 const DENIED_V6: &[(Ipv6Addr, u32, DenyReason)] = &[
-    (
-        Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254),
-        128,
-        DenyReason::Metadata,
-    ),
-    (
-        Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),
-        7,
-        DenyReason::Private,
-    ),
-    (
-        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
-        10,
-        DenyReason::LinkLocal,
-    ),
-    (
-        Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0),
-        10,
-        DenyReason::Private,
-    ),
-    (
-        Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0),
-        8,
-        DenyReason::Multicast,
-    ),
-    (
-        Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0),
-        48,
-        DenyReason::Benchmarking,
-    ),
-    (
-        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0),
-        32,
-        DenyReason::Documentation,
-    ),
-    (
-        Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0),
-        20,
-        DenyReason::Documentation,
-    ),
+    (Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254), 128, DenyReason::Metadata),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, DenyReason::Private),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, DenyReason::LinkLocal),
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, DenyReason::Private),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, DenyReason::Multicast),
+    (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48, DenyReason::Benchmarking),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, DenyReason::Documentation),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, DenyReason::Documentation),
     // The protocol assignments (ORCHID and the like) are no hosts; Teredo, which lies inside, is taken out before.
-    (
-        Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
-        23,
-        DenyReason::Reserved,
-    ),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, DenyReason::Reserved),
 ];
 
 /// Judges an address by the lists alone; the machine's own addresses are judged by
@@ -157,10 +112,7 @@ pub fn classify(address: IpAddr) -> Option<DenyReason> {
 fn classify_v4(address: Ipv4Addr) -> Option<DenyReason> {
     let bits = u32::from(address);
     DENIED_V4.iter().find_map(|&(network, prefix, reason)| {
-        let same = (bits ^ u32::from(network))
-            .checked_shr(32 - prefix)
-            .unwrap_or(0)
-            == 0;
+        let same = (bits ^ u32::from(network)).checked_shr(32 - prefix).unwrap_or(0) == 0;
         same.then_some(reason)
     })
 }
@@ -181,9 +133,9 @@ fn classify_v6(address: Ipv6Addr) -> Option<DenyReason> {
         return None;
     }
     let bits = u128::from(address);
-    let listed = DENIED_V6.iter().find_map(|&(network, prefix, reason)| {
-        ((bits ^ u128::from(network)) >> (128 - prefix) == 0).then_some(reason)
-    });
+    let listed = DENIED_V6
+        .iter()
+        .find_map(|&(network, prefix, reason)| ((bits ^ u128::from(network)) >> (128 - prefix) == 0).then_some(reason));
     let global_unicast = address.segments()[0] & 0xe000 == 0x2000;
     listed.or((!global_unicast).then_some(DenyReason::Reserved))
 }

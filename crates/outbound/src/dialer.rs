@@ -26,10 +26,7 @@ pub struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self {
-            resolve: Duration::from_secs(10),
-            connect: Duration::from_secs(15),
-        }
+        Self { resolve: Duration::from_secs(10), connect: Duration::from_secs(15) }
     }
 }
 
@@ -43,53 +40,31 @@ pub struct Dialer {
 impl Dialer {
     /// A dialer from its parts.
     pub fn new(resolver: Arc<dyn Resolver>, own: HostAddresses, deadlines: Deadlines) -> Self {
-        Self {
-            resolver,
-            own,
-            deadlines,
-        }
+        Self { resolver, own, deadlines }
     }
 
     /// The system's resolver and addresses; `added` are addresses of this machine that no interface shows.
     pub fn system(added: Vec<IpAddr>) -> Self {
-        Self::new(
-            Arc::new(SystemResolver::default()),
-            HostAddresses::system(added),
-            Deadlines::default(),
-        )
+        Self::new(Arc::new(SystemResolver::default()), HostAddresses::system(added), Deadlines::default())
     }
 
     /// Admits, resolves and judges; returns the addresses that may be connected to, in the resolver's order, at least
     /// one. A caller that connects by itself must use these and never resolve the name again.
-    pub async fn judge(
-        &self,
-        host: &Host,
-        port: u16,
-        policy: &Policy,
-    ) -> Result<Vec<SocketAddr>, DialError> {
+    pub async fn judge(&self, host: &Host, port: u16, policy: &Policy) -> Result<Vec<SocketAddr>, DialError> {
         policy.admit(host, port)?;
         let addresses = match host {
             Host::Literal(address) => vec![*address],
             Host::Name(name) => {
                 let answer = timeout(self.deadlines.resolve, self.resolver.resolve(name)).await;
                 let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                answer.map_err(|source| DialError::Resolve {
-                    host: host.clone(),
-                    source,
-                })?
+                answer.map_err(|source| DialError::Resolve { host: host.clone(), source })?
             }
         };
         if addresses.is_empty() {
             let source = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            return Err(DialError::Resolve {
-                host: host.clone(),
-                source,
-            });
+            return Err(DialError::Resolve { host: host.clone(), source });
         }
-        let own = self
-            .own
-            .snapshot()
-            .map_err(|source| DialError::OwnAddresses { source })?;
+        let own = self.own.snapshot().map_err(|source| DialError::OwnAddresses { source })?;
         let mut allowed = Vec::new();
         let mut denied = Vec::new();
         for address in addresses {
@@ -97,18 +72,12 @@ impl Dialer {
             match verdict(host, socket, policy, &own) {
                 None if allowed.len() < MAX_ADDRESSES => allowed.push(socket),
                 None => {}
-                Some(reason) => denied.push(Denied {
-                    address: socket.ip(),
-                    reason,
-                }),
+                Some(reason) => denied.push(Denied { address: socket.ip(), reason }),
             }
         }
         if allowed.is_empty() {
             tracing::info!(%host, port, ?denied, "every address is denied");
-            return Err(DialError::AllDenied {
-                host: host.clone(),
-                denied,
-            });
+            return Err(DialError::AllDenied { host: host.clone(), denied });
         }
         if !denied.is_empty() {
             tracing::info!(%host, port, ?denied, "dropped denied addresses");
@@ -117,12 +86,7 @@ impl Dialer {
     }
 
     /// Connects to the first judged address that answers. Each attempt has an equal share of the time that is left.
-    pub async fn connect(
-        &self,
-        host: &Host,
-        port: u16,
-        policy: &Policy,
-    ) -> Result<TcpStream, DialError> {
+    pub async fn connect(&self, host: &Host, port: u16, policy: &Policy) -> Result<TcpStream, DialError> {
         let addresses = self.judge(host, port, policy).await?;
         let deadline = Instant::now() + self.deadlines.connect;
         let mut failure = io::Error::from(io::ErrorKind::TimedOut);
@@ -139,10 +103,7 @@ impl Dialer {
                 Err(_) => failure = io::ErrorKind::TimedOut.into(),
             }
         }
-        Err(DialError::Connect {
-            host: host.clone(),
-            source: failure,
-        })
+        Err(DialError::Connect { host: host.clone(), source: failure })
     }
 }
 
@@ -157,12 +118,7 @@ impl std::fmt::Debug for Dialer {
 }
 
 /// The reason to deny the endpoint, after all exemptions.
-fn verdict(
-    host: &Host,
-    socket: SocketAddr,
-    policy: &Policy,
-    own: &OwnNetworks,
-) -> Option<DenyReason> {
+fn verdict(host: &Host, socket: SocketAddr, policy: &Policy, own: &OwnNetworks) -> Option<DenyReason> {
     if policy.extra_allowed.contains(&socket) {
         return None;
     }

@@ -127,18 +127,9 @@ mod tests {
         for text in ["Example.COM", "example.com.", "EXAMPLE.com"] {
             assert_eq!(text.parse::<HostName>().unwrap().as_str(), "example.com");
         }
-        assert_eq!(
-            "my_host-1".parse::<Host>().unwrap().to_string(),
-            "my_host-1"
-        );
-        assert_eq!(
-            "[2001:4860::8]".parse::<Host>().unwrap().to_string(),
-            "[2001:4860::8]"
-        );
-        assert_eq!(
-            "[::ffff:10.0.0.1]".parse::<Host>().unwrap(),
-            Host::Literal("10.0.0.1".parse().unwrap())
-        );
+        assert_eq!("my_host-1".parse::<Host>().unwrap().to_string(), "my_host-1");
+        assert_eq!("[2001:4860::8]".parse::<Host>().unwrap().to_string(), "[2001:4860::8]");
+        assert_eq!("[::ffff:10.0.0.1]".parse::<Host>().unwrap(), Host::Literal("10.0.0.1".parse().unwrap()));
     }
 
     #[test]

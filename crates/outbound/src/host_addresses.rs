@@ -22,26 +22,17 @@ impl Network {
     /// A block; `prefix` is in bits, cut to the length of the address.
     pub fn new(address: IpAddr, prefix: u32) -> Self {
         let longest = if address.is_ipv4() { 32 } else { 128 };
-        Self {
-            address,
-            prefix: prefix.min(longest),
-        }
+        Self { address, prefix: prefix.min(longest) }
     }
 
     /// Whether the address lies in the block.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
-                (u32::from(own) ^ u32::from(other))
-                    .checked_shr(32 - self.prefix)
-                    .unwrap_or(0)
-                    == 0
+                (u32::from(own) ^ u32::from(other)).checked_shr(32 - self.prefix).unwrap_or(0) == 0
             }
             (IpAddr::V6(own), IpAddr::V6(other)) => {
-                (u128::from(own) ^ u128::from(other))
-                    .checked_shr(128 - self.prefix)
-                    .unwrap_or(0)
-                    == 0
+                (u128::from(own) ^ u128::from(other)).checked_shr(128 - self.prefix).unwrap_or(0) == 0
             }
             _ => false,
         }
@@ -70,18 +61,12 @@ struct Reading {
 impl HostAddresses {
     /// Reads the kernel's local addresses when they are needed, at most once in five seconds, and adds `added`.
     pub fn system(added: Vec<IpAddr>) -> Self {
-        Self {
-            added: added.into_iter().map(Network::from).collect(),
-            kernel: Some(Mutex::new(None)),
-        }
+        Self { added: added.into_iter().map(Network::from).collect(), kernel: Some(Mutex::new(None)) }
     }
 
     /// Exactly these, for tests and for machines whose addresses the operator knows better.
     pub fn fixed(addresses: Vec<IpAddr>) -> Self {
-        Self {
-            added: addresses.into_iter().map(Network::from).collect(),
-            kernel: None,
-        }
+        Self { added: addresses.into_iter().map(Network::from).collect(), kernel: None }
     }
 
     /// A consistent copy of all own addresses.
@@ -92,20 +77,14 @@ impl HostAddresses {
         let mut networks = self.added.clone();
         if let Some(kernel) = &self.kernel {
             let mut reading = kernel.lock().unwrap_or_else(PoisonError::into_inner);
-            if reading
-                .as_ref()
-                .is_none_or(|reading| reading.at.elapsed() >= FRESH_FOR)
-            {
+            if reading.as_ref().is_none_or(|reading| reading.at.elapsed() >= FRESH_FOR) {
                 match read_kernel() {
                     Ok(networks) => {
-                        *reading = Some(Reading {
-                            at: Instant::now(),
-                            networks,
-                        })
+                        *reading = Some(Reading { at: Instant::now(), networks });
                     }
                     Err(error) if reading.is_none() => return Err(error),
                     Err(error) => {
-                        tracing::warn!(%error, "keeping the last reading of this machine's addresses")
+                        tracing::warn!(%error, "keeping the last reading of this machine's addresses");
                     }
                 }
             }
@@ -119,10 +98,7 @@ impl HostAddresses {
 
 impl fmt::Debug for HostAddresses {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("HostAddresses")
-            .field("added", &self.added)
-            .finish_non_exhaustive()
+        formatter.debug_struct("HostAddresses").field("added", &self.added).finish_non_exhaustive()
     }
 }
 
@@ -176,13 +152,9 @@ fn parse_fib_trie(table: &str) -> Vec<Network> {
 
 /// Each line starts with an address in 32 hexadecimal digits.
 fn parse_if_inet6(table: &str) -> Vec<Network> {
-    let words = table
-        .lines()
-        .filter_map(|line| line.split_whitespace().next());
+    let words = table.lines().filter_map(|line| line.split_whitespace().next());
     let addresses = words.filter_map(|word| u128::from_str_radix(word, 16).ok());
-    addresses
-        .map(|bits| Network::from(IpAddr::V6(Ipv6Addr::from(bits))))
-        .collect()
+    addresses.map(|bits| Network::from(IpAddr::V6(Ipv6Addr::from(bits)))).collect()
 }
 
 #[cfg(test)]
@@ -198,9 +170,7 @@ mod tests {
         let own = OwnNetworks(
             parse_fib_trie(FIB_TRIE)
                 .into_iter()
-                .chain(parse_if_inet6(
-                    "26064700000000000000000000001111 04 40 00 80     eth0\n",
-                ))
+                .chain(parse_if_inet6("26064700000000000000000000001111 04 40 00 80     eth0\n"))
                 .collect(),
         );
         for (address, expected) in [
@@ -214,19 +184,13 @@ mod tests {
             ("2002:808:404::", true),
             ("64:ff9b::8.8.4.4", true),
         ] {
-            assert_eq!(
-                own.contains(address.parse().unwrap()),
-                expected,
-                "{address}"
-            );
+            assert_eq!(own.contains(address.parse().unwrap()), expected, "{address}");
         }
     }
 
     #[test]
     fn this_machine_has_loopback_and_what_was_added() {
-        let own = HostAddresses::system(vec!["1.2.3.4".parse().unwrap()])
-            .snapshot()
-            .unwrap();
+        let own = HostAddresses::system(vec!["1.2.3.4".parse().unwrap()]).snapshot().unwrap();
         assert!(own.contains("127.0.0.1".parse().unwrap()));
         assert!(own.contains("1.2.3.4".parse().unwrap()));
         assert!(!own.contains("1.2.3.5".parse().unwrap()));

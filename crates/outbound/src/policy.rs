@@ -40,12 +40,7 @@ pub struct Policy {
 impl Policy {
     /// Open names, any port, no exemption: the deny list alone decides.
     pub fn open() -> Self {
-        Self {
-            names: NameRule::Open,
-            ports: PortRule::Any,
-            exempt_hosts: BTreeSet::new(),
-            extra_allowed: Vec::new(),
-        }
+        Self { names: NameRule::Open, ports: PortRule::Any, exempt_hosts: BTreeSet::new(), extra_allowed: Vec::new() }
     }
 
     /// Checks what can be checked before resolving.
@@ -63,14 +58,7 @@ impl Policy {
                 PortRule::Any => true,
                 PortRule::Only(ports) => ports.contains(&port),
             };
-        if open {
-            Ok(())
-        } else {
-            Err(DialError::PortNotAllowed {
-                host: host.clone(),
-                port,
-            })
-        }
+        if open { Ok(()) } else { Err(DialError::PortNotAllowed { host: host.clone(), port }) }
     }
 }
 
@@ -91,25 +79,10 @@ mod tests {
         policy.ports = PortRule::from_iter([443]);
         let admit = |host: &str, port| policy.admit(&host.parse().unwrap(), port);
         assert!(admit("EXAMPLE.com.", 443).is_ok());
-        for host in [
-            "www.example.com",
-            "example.com.evil.test",
-            "com",
-            "93.184.216.34",
-            "[2606:2800::1]",
-        ] {
-            assert!(
-                matches!(admit(host, 443), Err(DialError::NameNotAllowed { .. })),
-                "{host}"
-            );
+        for host in ["www.example.com", "example.com.evil.test", "com", "93.184.216.34", "[2606:2800::1]"] {
+            assert!(matches!(admit(host, 443), Err(DialError::NameNotAllowed { .. })), "{host}");
         }
-        assert!(matches!(
-            admit("example.com", 80),
-            Err(DialError::PortNotAllowed { port: 80, .. })
-        ));
-        assert!(matches!(
-            Policy::open().admit(&"a.test".parse().unwrap(), 0),
-            Err(DialError::PortNotAllowed { .. })
-        ));
+        assert!(matches!(admit("example.com", 80), Err(DialError::PortNotAllowed { port: 80, .. })));
+        assert!(matches!(Policy::open().admit(&"a.test".parse().unwrap(), 0), Err(DialError::PortNotAllowed { .. })));
     }
 }

@@ -32,19 +32,14 @@ pub struct SystemResolver {
 
 impl Default for SystemResolver {
     fn default() -> Self {
-        Self {
-            questions: Arc::new(Semaphore::new(CONCURRENT_QUESTIONS)),
-        }
+        Self { questions: Arc::new(Semaphore::new(CONCURRENT_QUESTIONS)) }
     }
 }
 
 impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a HostName) -> Resolving<'a> {
         Box::pin(async move {
-            let permit = Arc::clone(&self.questions)
-                .acquire_owned()
-                .await
-                .map_err(io::Error::other)?;
+            let permit = Arc::clone(&self.questions).acquire_owned().await.map_err(io::Error::other)?;
             let name = name.as_str().to_owned();
             // The permit goes with the thread, not with the future: an abandoned question still occupies its thread.
             let answer = tokio::task::spawn_blocking(move || {

@@ -1,0 +1,139 @@
+//! A proxy with a scripted name server, upstreams that record what they are sent, and a raw client.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stead_egress::{Egress, EgressHandle, HostName, Policy, PortRule};
+use stead_outbound::{Deadlines, Dialer, HostAddresses, Resolver, Resolving};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+/// Names and the answers they get, one per question; the last answer repeats, and other names are 127.0.0.1.
+#[derive(Default)]
+pub(crate) struct Script {
+    answers: Mutex<HashMap<String, VecDeque<IpAddr>>>,
+    questions: Mutex<Vec<String>>,
+}
+
+impl Script {
+    pub(crate) fn answer(&self, name: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        self.answers.lock().unwrap().insert(name.to_owned(), addresses);
+    }
+
+    pub(crate) fn questions(&self) -> Vec<String> {
+        self.questions.lock().unwrap().clone()
+    }
+}
+
+impl Resolver for Script {
+    fn resolve<'a>(&'a self, name: &'a HostName) -> Resolving<'a> {
+        self.questions.lock().unwrap().push(name.to_string());
+        let mut answers = self.answers.lock().unwrap();
+        let answer = match answers.get_mut(name.as_str()) {
+            Some(answers) if answers.len() > 1 => answers.pop_front(),
+            Some(answers) => answers.front().copied(),
+            None => "127.0.0.1".parse().ok(),
+        };
+        Box::pin(async move { answer.map(|address| vec![address]).ok_or_else(|| io::ErrorKind::NotFound.into()) })
+    }
+}
+
+pub(crate) struct Proxy {
+    pub(crate) handle: EgressHandle,
+    pub(crate) script: Arc<Script>,
+    directory: tempfile::TempDir,
+}
+
+impl Proxy {
+    /// Opens a proxy; `upstreams` are the loopback endpoints it may reach, any port is open unless the change says so.
+    pub(crate) fn open(mut policy: Policy, upstreams: &[SocketAddr], change: impl FnOnce(&mut Policy)) -> Self {
+        policy.ports = PortRule::Any;
+        policy.extra_allowed = upstreams.to_vec();
+        change(&mut policy);
+        let script = Arc::new(Script::default());
+        let deadlines = Deadlines { resolve: Duration::from_secs(1), connect: Duration::from_secs(1) };
+        let dialer = Dialer::new(script.clone(), HostAddresses::fixed(Vec::new()), deadlines);
+        let directory = tempfile::tempdir().unwrap();
+        let handle = Egress::new(Arc::new(dialer)).open(directory.path().join("egress.sock"), policy).unwrap();
+        Self { handle, script, directory }
+    }
+
+    pub(crate) async fn client(&self) -> UnixStream {
+        UnixStream::connect(self.directory.path().join("egress.sock")).await.unwrap()
+    }
+
+    /// Sends bytes on a connection of their own and returns all that comes back.
+    pub(crate) async fn ask(&self, request: &str) -> String {
+        let mut client = self.client().await;
+        client.write_all(request.as_bytes()).await.unwrap();
+        read_all(&mut client).await
+    }
+}
+
+/// Reads to the end, which must come soon. A reset after data counts as the end.
+pub(crate) async fn read_all<S: AsyncReadExt + Unpin>(stream: &mut S) -> String {
+    let mut bytes = Vec::new();
+    let reading = stream.read_to_end(&mut bytes);
+    match tokio::time::timeout(Duration::from_secs(5), reading).await.expect("the stream should have ended") {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Reads until the text ends as expected.
+pub(crate) async fn read_until<S: AsyncReadExt + Unpin>(stream: &mut S, end: &str) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(end.as_bytes()) {
+        let read = tokio::time::timeout(Duration::from_secs(5), stream.read_buf(&mut bytes)).await;
+        let read = read.unwrap_or_else(|_| panic!("no {end:?} in {:?}", String::from_utf8_lossy(&bytes))).unwrap();
+        assert_ne!(read, 0, "no {end:?} in {:?}", String::from_utf8_lossy(&bytes));
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// An upstream: runs `serve` on each connection.
+pub(crate) async fn upstream<F, S>(serve: S) -> SocketAddr
+where
+    S: Fn(TcpStream) -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(serve(stream));
+        }
+    });
+    address
+}
+
+/// An upstream that records each request up to `end` and gives a fixed answer.
+pub(crate) async fn answering(end: &'static str, answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&seen);
+    let address = upstream(move |mut stream| {
+        let record = Arc::clone(&record);
+        async move {
+            let request = read_until(&mut stream, end).await;
+            record.lock().unwrap().push(request);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    (address, seen)
+}
+
+/// The code of a refusal, after checking that the answer is one.
+pub(crate) fn refusal(answer: &str) -> &str {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {answer:?}"));
+    assert!(head.contains("\r\nConnection: close"), "{head}");
+    assert_eq!(body.matches('\n').count(), 1, "{body:?}");
+    let field = head.lines().find_map(|line| line.strip_prefix("X-Stead-Egress: ")).unwrap_or_else(|| panic!("{head}"));
+    field.strip_prefix("refused ").or_else(|| field.strip_prefix("failed ")).unwrap()
+}

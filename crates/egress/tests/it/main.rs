@@ -1,0 +1,9 @@
+//! The proxy over real sockets, with a scripted name server and upstreams on loopback.
+
+#![expect(clippy::unwrap_used, reason = "what a test needs and does not get ends the test")]
+
+mod bounds;
+mod harness;
+mod plain;
+mod throughput;
+mod tunnels;
