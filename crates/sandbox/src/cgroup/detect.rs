@@ -1,0 +1,165 @@
+//! Which hierarchies this host has, and which of them are ours to use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::files::{numbers, write};
+use super::{CgroupError, CgroupManager, Controller, make_directory};
+
+/// A mounted hierarchy.
+#[derive(Debug, PartialEq, Eq)]
+enum Hierarchy {
+    Unified { mount: PathBuf },
+    Legacy { mount: PathBuf, controllers: Vec<Controller> },
+}
+
+pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
+    let read = |path: &str| {
+        fs::read_to_string(path)
+            .map_err(|source| CgroupError::Io { action: "read", path: path.into(), source })
+    };
+    let hierarchies = parse_mounts(&read("/proc/self/mountinfo")?);
+    let own = parse_own_unified(&read("/proc/self/cgroup")?);
+    let mut manager = CgroupManager {
+        unified: None,
+        unified_controllers: BTreeSet::new(),
+        legacy: BTreeMap::new(),
+        notes: Vec::new(),
+    };
+    for hierarchy in hierarchies {
+        match hierarchy {
+            Hierarchy::Legacy { mount, controllers } => {
+                let base = mount.join(prefix);
+                match make_directory(&base) {
+                    Ok(()) => {
+                        for controller in controllers {
+                            manager.legacy.entry(controller).or_insert_with(|| base.clone());
+                        }
+                    }
+                    Err(error) => manager.notes.push(describe(&error)),
+                }
+            }
+            Hierarchy::Unified { mount } if manager.unified.is_none() => {
+                match prepare_unified(&mount, own.as_deref().unwrap_or("/"), prefix) {
+                    Ok((base, controllers)) => {
+                        manager.unified = Some(base);
+                        manager.unified_controllers = controllers;
+                    }
+                    Err(error) => manager.notes.push(describe(&error)),
+                }
+            }
+            Hierarchy::Unified { .. } => {}
+        }
+    }
+    let found: Vec<Controller> = manager.unified_controllers.iter().copied().collect();
+    manager.legacy.retain(|controller, _| !found.contains(controller));
+    Ok(manager)
+}
+
+/// Makes our directory beneath the service's own group and hands it the controllers there are.
+fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BTreeSet<Controller>), CgroupError> {
+    let leaf = format!("{prefix}.service");
+    let own = mount.join(own.trim_start_matches('/'));
+    // A service that moved itself into its leaf before was restarted there.
+    let own = if own.ends_with(&leaf) { own.parent().unwrap_or(mount).to_path_buf() } else { own };
+    let offered = fs::read_to_string(own.join("cgroup.controllers"))
+        .map_err(|source| CgroupError::Io { action: "read", path: own.join("cgroup.controllers"), source })?;
+    let controllers: BTreeSet<Controller> = Controller::BOUNDS
+        .into_iter()
+        .filter(|controller| offered.split_ascii_whitespace().any(|name| name == controller.name()))
+        .collect();
+    let base = own.join(prefix);
+    make_directory(&base)?;
+    if controllers.is_empty() {
+        return Ok((base, controllers));
+    }
+    let wanted: Vec<String> = controllers.iter().map(|controller| format!("+{}", controller.name())).collect();
+    let wanted = wanted.join(" ");
+    let switch = own.join("cgroup.subtree_control");
+    if write(&switch, &wanted).is_err() {
+        let leaf = own.join(leaf);
+        make_directory(&leaf)?;
+        for pid in numbers(&own.join("cgroup.procs"))? {
+            write(&leaf.join("cgroup.procs"), &pid.to_string())?;
+        }
+        write(&switch, &wanted)?;
+    }
+    write(&base.join("cgroup.subtree_control"), &wanted)?;
+    Ok((base, controllers))
+}
+
+fn describe(error: &CgroupError) -> String {
+    match error {
+        CgroupError::Io { source, .. } => format!("{error}: {source}"),
+        CgroupError::Name(_) => error.to_string(),
+    }
+}
+
+/// The cgroup mounts of a `/proc/self/mountinfo`: fields up to a lone dash, then type, source, options.
+fn parse_mounts(text: &str) -> Vec<Hierarchy> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let Some((place, kind)) = line.split_once(" - ") else { continue };
+        let mut kind = kind.split(' ');
+        let (file_system, options) = (kind.next().unwrap_or(""), kind.nth(1).unwrap_or(""));
+        let Some(mount) = place.split(' ').nth(4).map(PathBuf::from) else { continue };
+        match file_system {
+            "cgroup2" => found.push(Hierarchy::Unified { mount }),
+            "cgroup" => {
+                let controllers: Vec<Controller> = Controller::ALL
+                    .into_iter()
+                    .filter(|controller| options.split(',').any(|option| option == controller.name()))
+                    .collect();
+                if !controllers.is_empty() {
+                    found.push(Hierarchy::Legacy { mount, controllers });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Path of the `0::` line of a `/proc/self/cgroup`.
+fn parse_own_unified(text: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hybrid_hosts_are_understood_per_hierarchy() {
+        let text = "\
+25 20 0:22 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw
+26 20 0:23 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct
+27 20 0:24 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd
+28 20 8:1 / / rw - ext4 /dev/root rw
+";
+        let both = vec![Controller::Cpu, Controller::CpuAccounting];
+        let expected = vec![
+            Hierarchy::Unified { mount: "/sys/fs/cgroup/unified".into() },
+            Hierarchy::Legacy { mount: "/sys/fs/cgroup/cpu,cpuacct".into(), controllers: both },
+        ];
+        assert_eq!(parse_mounts(text), expected);
+        assert_eq!(parse_own_unified("3:pids:/a\n0::/system.slice/stead.service\n").unwrap(), "/system.slice/stead.service");
+    }
+
+    #[test]
+    fn a_delegated_group_is_switched_on_at_both_levels() {
+        let mount = tempfile::tempdir().unwrap();
+        let own = mount.path().join("service");
+        fs::create_dir_all(own.join("stead")).unwrap();
+        fs::write(own.join("cgroup.controllers"), "cpuset cpu memory hugetlb\n").unwrap();
+        fs::write(own.join("cgroup.subtree_control"), "").unwrap();
+        fs::write(own.join("stead/cgroup.subtree_control"), "").unwrap();
+        let (base, controllers) = prepare_unified(mount.path(), "/service/stead.service", "stead").unwrap();
+        assert_eq!(base, own.join("stead"));
+        assert_eq!(controllers, BTreeSet::from([Controller::Memory, Controller::Cpu]));
+        for directory in [own.clone(), base] {
+            assert_eq!(fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap(), "+memory +cpu");
+        }
+    }
+}

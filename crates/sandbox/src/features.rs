@@ -1,0 +1,1 @@
+//! What this host can enforce, for `stead doctor`.

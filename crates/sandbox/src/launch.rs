@@ -1,0 +1,281 @@
+//! The server's side: starts the launcher, hands it the plan, and learns what became of it.
+//!
+//! Blocking; an asynchronous caller runs it on a blocking thread. No descriptor but the standard ones
+//! is inherited by the launcher: all others travel as messages over the socket on its standard input,
+//! so nothing can leak into a process another thread happens to start.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use crate::identity;
+use crate::launcher;
+use crate::message::{Envelope, Failure, LandlockStatus, Report};
+use crate::plan::{FIRST_WORKING_DESCRIPTOR, LISTEN_DESCRIPTOR, PlanError, SandboxPlan};
+
+/// How long making a sandbox may take, whatever the machine is doing.
+pub const LAUNCH_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The kernel's bound on descriptors in one message, less the envelope and the program.
+const MOST_DESCRIPTORS: usize = 200;
+
+/// Descriptors that accompany a plan. All are borrowed; the sandbox gets copies.
+#[derive(Debug, Default)]
+pub struct Handover<'a> {
+    /// The program, when the plan says [`crate::plan::Program::Descriptor`].
+    pub program: Option<BorrowedFd<'a>>,
+    /// Descriptors with their numbers inside, 0 to 63; 0, 1 and 2 are `/dev/null` unless given.
+    pub descriptors: Vec<(BorrowedFd<'a>, i32)>,
+}
+
+/// Why there is no sandbox. Nothing is left running after any of these.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The service is an ordinary user.
+    #[error(
+        "the native sandbox requires root until sandboxes of an ordinary user are supported: \
+         run the service as root (each session still gets an unprivileged user range of its own)"
+    )]
+    RequiresRoot,
+    /// The plan cannot be contained or made.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The handed-over descriptors do not fit the plan.
+    #[error("handed-over descriptors: {0}")]
+    Handover(String),
+    /// A call of the server's own failed.
+    #[error("cannot {action}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A step in the launcher failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The launcher ended without a result.
+    #[error("the sandbox launcher ended without a result ({0})")]
+    Ended(String),
+    /// [`LAUNCH_DEADLINE`] passed.
+    #[error("making the sandbox took longer than {LAUNCH_DEADLINE:?}")]
+    Deadline,
+}
+
+/// A running sandbox. Dropping it neither stops nor reaps it.
+#[derive(Debug)]
+pub struct Launched {
+    /// Host pid of the sandbox's pid 1, a child of this process.
+    pub pid: i32,
+    /// When it was started, in clock ticks since boot; with `pid` it names the process for ever.
+    pub start_time_ticks: u64,
+    /// Readable (poll) when pid 1 has ended.
+    pub pidfd: OwnedFd,
+    /// How much of the second fence this kernel took.
+    pub landlock: LandlockStatus,
+}
+
+/// How a sandbox's pid 1 ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Launched {
+    /// Kills pid 1, and with it everything in the sandbox. An already ended one is no error.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal.
+    pub fn kill(&self) -> io::Result<()> {
+        identity::kill_by_pidfd(self.pidfd.as_fd())
+    }
+
+    /// Waits until pid 1 has ended and reaps it; `None` when `patience` runs out first. Must be called
+    /// until it answers, or a zombie stays. Only the process that launched can learn the status.
+    ///
+    /// # Errors
+    /// When this process is not the parent, or the status was taken already.
+    pub fn wait(&self, patience: Duration) -> io::Result<Option<Exit>> {
+        wait_by_pidfd(self.pidfd.as_fd(), patience)
+    }
+}
+
+/// Starts a sandbox. `executable` is the binary that calls [`crate::launcher_main`], usually
+/// `/proc/self/exe`. On success the program has been executed, or is about to be with nothing left
+/// that could fail.
+///
+/// # Errors
+/// See [`LaunchError`]; whatever had been started is ended before this returns.
+pub fn launch(executable: &Path, plan: &SandboxPlan, handover: &Handover<'_>) -> Result<Launched, LaunchError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(LaunchError::RequiresRoot);
+    }
+    plan.validate()?;
+    check(plan, handover)?;
+    let deadline = Instant::now() + LAUNCH_DEADLINE;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io_error("make a socket pair"))?;
+    let mut launcher = {
+        let mut command = Command::new(executable);
+        launcher::named_as_launcher(&mut command)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // The command is dropped here, and with it our copy of the launcher's end.
+        command.spawn().map_err(|source| LaunchError::Io { action: "start the sandbox launcher", source })?
+    };
+    let mut attempt = Attempt::default();
+    let outcome = send(&ours, plan, handover).and_then(|()| attempt.follow(&ours, deadline));
+    if matches!(outcome, Err(LaunchError::Deadline | LaunchError::Io { .. })) {
+        let _ = launcher.kill();
+    }
+    let status = wait_for_launcher(&mut launcher);
+    match (outcome, attempt) {
+        (Ok(()), Attempt { started: Some((pid, pidfd)), ready: Some(landlock) }) => {
+            let start_time_ticks =
+                identity::start_time(pid).map_err(|source| LaunchError::Io { action: "read the start time", source })?;
+            Ok(Launched { pid, start_time_ticks, pidfd, landlock })
+        }
+        (outcome, attempt) => {
+            if let Some((_, pidfd)) = attempt.started {
+                let _ = identity::kill_by_pidfd(pidfd.as_fd());
+                let _ = wait_by_pidfd(pidfd.as_fd(), LAUNCH_DEADLINE);
+            }
+            Err(outcome.err().unwrap_or(LaunchError::Ended(status)))
+        }
+    }
+}
+
+fn check(plan: &SandboxPlan, handover: &Handover<'_>) -> Result<(), LaunchError> {
+    let wrong = |text: String| Err(LaunchError::Handover(text));
+    if handover.descriptors.len() > MOST_DESCRIPTORS {
+        return wrong(format!("more than {MOST_DESCRIPTORS}"));
+    }
+    if (plan.program == crate::plan::Program::Descriptor) != handover.program.is_some() {
+        return wrong("the plan and the handover disagree about the program".into());
+    }
+    let mut targets: Vec<i32> = handover.descriptors.iter().map(|(_, target)| *target).collect();
+    targets.extend(plan.listen.is_some().then_some(LISTEN_DESCRIPTOR));
+    targets.sort_unstable();
+    if targets.windows(2).any(|pair| pair[0] == pair[1]) {
+        return wrong("a number is used twice".into());
+    }
+    if targets.iter().any(|target| !(0..FIRST_WORKING_DESCRIPTOR).contains(target)) {
+        return wrong(format!("a number is not in 0..{FIRST_WORKING_DESCRIPTOR}"));
+    }
+    Ok(())
+}
+
+fn send(socket: &OwnedFd, plan: &SandboxPlan, handover: &Handover<'_>) -> Result<(), LaunchError> {
+    let envelope = Envelope {
+        plan: plan.clone(),
+        program_passed: handover.program.is_some(),
+        descriptor_targets: handover.descriptors.iter().map(|(_, target)| *target).collect(),
+    };
+    let text = serde_json::to_vec(&envelope)
+        .map_err(|error| LaunchError::Io { action: "write the plan down", source: error.into() })?;
+    let memory = rustix::fs::memfd_create("sandbox-plan", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(io_error("make a memory file"))?;
+    let mut memory = File::from(memory);
+    memory.write_all(&text).map_err(|source| LaunchError::Io { action: "write the plan down", source })?;
+
+    let mut descriptors = vec![memory.as_fd()];
+    descriptors.extend(handover.program);
+    descriptors.extend(handover.descriptors.iter().map(|(descriptor, _)| *descriptor));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(LaunchError::Handover("too many for one message".into()));
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(b"p")], &mut control, SendFlags::NOSIGNAL)
+        .map_err(io_error("send the plan"))?;
+    Ok(())
+}
+
+/// What has been heard of a launch so far.
+#[derive(Default)]
+struct Attempt {
+    started: Option<(i32, OwnedFd)>,
+    ready: Option<LandlockStatus>,
+}
+
+impl Attempt {
+    /// Reads reports until the socket closes: the launcher ends and the program's `exec` closes it.
+    fn follow(&mut self, socket: &OwnedFd, deadline: Instant) -> Result<(), LaunchError> {
+        let mut buffer = vec![0_u8; 64 << 10];
+        loop {
+            if !readable_before(socket.as_fd(), deadline).map_err(io_error("wait for the launcher"))? {
+                return Err(LaunchError::Deadline);
+            }
+            let received = rustix::net::recv(socket, buffer.as_mut_slice(), RecvFlags::empty());
+            let count = match received {
+                Ok((_, 0)) | Err(rustix::io::Errno::CONNRESET) => return Ok(()),
+                Ok((_, count)) => count,
+                Err(error) => return Err(io_error("hear the launcher")(error)),
+            };
+            let report = serde_json::from_slice(&buffer[..count])
+                .map_err(|error| LaunchError::Io { action: "understand the launcher", source: error.into() })?;
+            match report {
+                Report::Started { pid } => {
+                    let process = Pid::from_raw(pid).ok_or_else(|| LaunchError::Ended("pid 0".into()))?;
+                    // Our own unreaped child: the number cannot have been given to another process.
+                    let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())
+                        .map_err(io_error("open the sandbox's process"))?;
+                    self.started = Some((pid, pidfd));
+                }
+                Report::Ready { landlock } => self.ready = Some(landlock),
+                Report::Failed(failure) => return Err(failure.into()),
+            }
+        }
+    }
+}
+
+fn wait_for_launcher(launcher: &mut Child) -> String {
+    match launcher.wait() {
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn readable_before(descriptor: BorrowedFd<'_>, deadline: Instant) -> rustix::io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match rustix::event::poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(count) => return Ok(count > 0),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn wait_by_pidfd(pidfd: BorrowedFd<'_>, patience: Duration) -> io::Result<Option<Exit>> {
+    if !readable_before(pidfd, Instant::now() + patience)? {
+        return Ok(None);
+    }
+    let status = rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED)?;
+    Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or(Signal::KILL.as_raw())),
+    }))
+}
+
+fn io_error(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
+    move |error| LaunchError::Io { action, source: error.into() }
+}

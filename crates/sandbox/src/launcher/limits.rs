@@ -1,0 +1,29 @@
+//! Resource limits: per process, and the only bounds left where control groups are missing.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::message::{AtStep, Failure, Step};
+use crate::plan::Limits;
+
+/// Sets the limits, hard and soft alike. A limit the service itself runs under is never raised.
+pub(super) fn apply(limits: &Limits) -> Result<(), Failure> {
+    lower(Resource::Core, 0)?;
+    lower(Resource::Nofile, limits.open_files)?;
+    lower(Resource::Nproc, limits.processes)?;
+    // Locked memory and message queues are charged to no control group in full.
+    lower(Resource::Memlock, 8 << 20)?;
+    lower(Resource::Msgqueue, 819_200)?;
+    lower(Resource::Sigpending, 4096)?;
+    lower(Resource::Rtprio, 0)?;
+    lower(Resource::Nice, 0)?;
+    if let Some(bytes) = limits.file_size {
+        lower(Resource::Fsize, bytes)?;
+    }
+    Ok(())
+}
+
+fn lower(resource: Resource, value: u64) -> Result<(), Failure> {
+    let value = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+        .at(Step::Limits, format!("{resource:?}"))
+}

@@ -1,0 +1,86 @@
+//! The launcher: a single-threaded re-execution of our binary that makes one sandbox and goes away.
+//!
+//! Order, which matters: read the plan, drop supplementary groups, bind the socket, open every source
+//! as the service's user, clone into the namespaces. Then two processes work side by side: the
+//! *outside* (this file and [`outside`]) writes the id maps and joins the control groups, the *inside*
+//! ([`inside`]) builds its root and, when told that its groups are joined, gives up everything and
+//! executes the program. The inside is made a child of the server, not of the launcher, so that the
+//! server can wait for it; it outlives both.
+
+mod descriptors;
+mod inside;
+mod landlock;
+mod limits;
+mod loopback;
+mod outside;
+mod privileges;
+mod receive;
+mod root;
+mod sources;
+mod targets;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::fd::OwnedFd;
+
+use crate::kernel::{Cloned, NAMESPACES, clone_into_namespaces};
+use crate::message::{AtStep, Failure, Report, Step};
+use receive::{Channel, Received};
+
+/// The name under which our binary must call [`launcher_main`] instead of being itself.
+pub const LAUNCHER_NAME: &str = "stead-launcher";
+
+/// Whether this process was started to be a launcher: its zeroth argument is [`LAUNCHER_NAME`].
+pub fn started_as_launcher() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == LAUNCHER_NAME)
+}
+
+pub(crate) fn named_as_launcher(command: &mut Command) -> &mut Command {
+    command.arg0(LAUNCHER_NAME)
+}
+
+/// Makes the sandbox described on standard input. Must be called before any thread is started.
+pub fn launcher_main() -> ! {
+    let code = match Channel::from_standard_input() {
+        Ok(channel) => match receive::receive(&channel).and_then(|received| launch(&channel, received)) {
+            Ok(()) => 0,
+            Err(failure) => {
+                channel.send(&Report::Failed(failure));
+                1
+            }
+        },
+        Err(_) => 2,
+    };
+    std::process::exit(code)
+}
+
+fn launch(channel: &Channel, received: Received) -> Result<(), Failure> {
+    let plan = &received.plan;
+    rustix::thread::set_thread_groups(&[]).at(Step::Clone, "supplementary groups")?;
+    let listener = plan.listen.as_deref().map(outside::listen).transpose()?;
+    let sources = sources::open(plan)?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Clone, "pipe")?;
+    let unified = plan.cgroup.as_ref().and_then(|cgroup| cgroup.open_unified());
+    let cloned = clone_into_namespaces(NAMESPACES, true, unified.as_ref().map(std::os::fd::AsFd::as_fd))
+        .at(Step::Clone, "namespaces")?;
+    match cloned {
+        Cloned::Parent { pid, in_cgroup } => {
+            drop(told);
+            channel.send(&Report::Started { pid });
+            outside::serve(plan, pid, in_cgroup, &tell)
+        }
+        Cloned::Child => {
+            drop(tell);
+            let failure = inside::run(channel, received, listener, sources, &told);
+            channel.send(&Report::Failed(failure));
+            std::process::exit(1)
+        }
+    }
+}
+
+/// A descriptor and the number it shall have in the program.
+pub(crate) struct Placed {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) target: i32,
+}

@@ -1,0 +1,33 @@
+//! Linux isolation: a *plan* (plain data) and the *launcher* that turns it into a running sandbox.
+//!
+//! The server describes a sandbox as a [`plan::SandboxPlan`] and calls [`launch()`]. That starts our own
+//! binary again under the name [`LAUNCHER_NAME`]; a program that links this crate must therefore begin
+//! its `main` with
+//!
+//! ```no_run
+//! if stead_sandbox::started_as_launcher() {
+//!     stead_sandbox::launcher_main();
+//! }
+//! ```
+//!
+//! before any thread or runtime exists. The launcher is single-threaded, makes the namespaces, and
+//! executes the program; the server itself never forks, never unshares and never loads a filter.
+//!
+//! This crate knows nothing about what runs inside. It only makes sure that, whatever runs, it cannot
+//! write what it was shown read-only, see another sandbox, reach the host's network or devices, or use
+//! more than its limits.
+
+pub mod cgroup;
+pub mod disk;
+pub mod features;
+pub mod identity;
+mod kernel;
+mod launch;
+mod launcher;
+mod message;
+pub mod plan;
+pub mod seccomp;
+
+pub use launch::{Exit, Handover, LAUNCH_DEADLINE, LaunchError, Launched, launch};
+pub use launcher::{LAUNCHER_NAME, launcher_main, started_as_launcher};
+pub use message::{Failure, LandlockStatus, Step};

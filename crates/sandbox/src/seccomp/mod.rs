@@ -1,0 +1,118 @@
+//! The system call filter: an allow-list ([`table`]) compiled to BPF.
+//!
+//! Answers, in the order in which they are decided: the x32 range is refused with `EPERM`; `clone3`
+//! says `ENOSYS`, so that the C library falls back to `clone`, whose flags can be examined; calls newer
+//! than the table say `ENOSYS`, which programs expect of an old kernel; a foreign architecture kills
+//! the process; what the table allows passes; everything else says `EPERM`.
+
+mod rules;
+mod table;
+
+use std::collections::BTreeMap;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, sock_filter};
+
+use table::{ALLOWED, ALLOWED_ON_THIS_ARCHITECTURE, NEWEST_KNOWN_CALL};
+
+const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const JUMP_IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+/// Set in the number of every x32 call, which the kernel takes under the same architecture word.
+const X32_BIT: u32 = 0x4000_0000;
+
+/// Why there is no filter.
+#[derive(Debug, thiserror::Error)]
+pub enum SeccompError {
+    /// This build's processor has no table.
+    #[error("no system call table for this architecture")]
+    Architecture,
+    /// The table does not compile.
+    #[error("the system call table cannot be compiled")]
+    Compile(#[source] seccompiler::BackendError),
+    /// The kernel took no filter.
+    #[error("the kernel refused the filter: {0}")]
+    Load(String),
+}
+
+/// Compiles the filter for this architecture.
+///
+/// # Errors
+/// When the architecture has no table.
+pub fn compile() -> Result<BpfProgram, SeccompError> {
+    let architecture: TargetArch = std::env::consts::ARCH.try_into().map_err(|_| SeccompError::Architecture)?;
+    let mut calls: BTreeMap<i64, Vec<seccompiler::SeccompRule>> = BTreeMap::new();
+    for number in ALLOWED.iter().chain(ALLOWED_ON_THIS_ARCHITECTURE) {
+        calls.insert(*number, Vec::new());
+    }
+    for (number, rules) in rules::by_argument().map_err(SeccompError::Compile)? {
+        calls.insert(number, rules);
+    }
+    let filter = SeccompFilter::new(
+        calls,
+        SeccompAction::Errno(libc::EPERM as u32),
+        SeccompAction::Allow,
+        architecture,
+    )
+    .map_err(SeccompError::Compile)?;
+    let allow_list: BpfProgram = filter.try_into().map_err(SeccompError::Compile)?;
+    let mut program = preamble();
+    program.extend(allow_list);
+    Ok(program)
+}
+
+/// Loads the filter into this thread for good. Also sets `no_new_privs`.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn load(program: &BpfProgram) -> Result<(), SeccompError> {
+    seccompiler::apply_filter(program).map_err(|error| SeccompError::Load(error.to_string()))
+}
+
+/// What the allow-list cannot say: refusals with another answer than its own.
+fn preamble() -> BpfProgram {
+    let refuse = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;
+    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    vec![
+        // The call's number is the first word of the filter's data.
+        instruction(LOAD_WORD, 0, 0, 0),
+        instruction(JUMP_IF_AT_LEAST, 0, 1, X32_BIT),
+        instruction(RETURN, 0, 0, refuse(libc::EPERM)),
+        instruction(JUMP_IF_EQUAL, 1, 0, libc::SYS_clone3 as u32),
+        instruction(JUMP_IF_AT_LEAST, 0, 1, NEWEST_KNOWN_CALL + 1),
+        instruction(RETURN, 0, 0, refuse(libc::ENOSYS)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_must_be_refused_is_in_the_table() {
+        let refused = [
+            libc::SYS_unshare, libc::SYS_setns, libc::SYS_clone3, libc::SYS_mount, libc::SYS_umount2,
+            libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount,
+            libc::SYS_fspick, libc::SYS_open_tree, libc::SYS_move_mount, libc::SYS_mount_setattr, libc::SYS_keyctl,
+            libc::SYS_add_key, libc::SYS_request_key, libc::SYS_userfaultfd, libc::SYS_io_uring_setup,
+            libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_bpf, libc::SYS_perf_event_open,
+            libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_kexec_load,
+            libc::SYS_kexec_file_load, libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_clock_settime,
+            libc::SYS_clock_adjtime, libc::SYS_settimeofday, libc::SYS_adjtimex, libc::SYS_open_by_handle_at,
+            libc::SYS_name_to_handle_at, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
+            libc::SYS_pidfd_getfd, libc::SYS_quotactl, libc::SYS_quotactl_fd, libc::SYS_acct, libc::SYS_lookup_dcookie,
+            libc::SYS_syslog, libc::SYS_kcmp, libc::SYS_fanotify_init, libc::SYS_move_pages, libc::SYS_sethostname,
+        ];
+        for number in refused {
+            assert!(!ALLOWED.contains(&number) && !ALLOWED_ON_THIS_ARCHITECTURE.contains(&number), "{number}");
+        }
+        let by_argument = rules::by_argument().unwrap();
+        for number in [libc::SYS_clone, libc::SYS_socket, libc::SYS_ioctl, libc::SYS_personality] {
+            assert!(!ALLOWED.contains(&number), "{number} is allowed without looking at its arguments");
+            assert!(by_argument.iter().any(|(with_rules, rules)| *with_rules == number && !rules.is_empty()));
+        }
+        let program = compile().unwrap();
+        assert!(program.len() < 4096, "{} instructions", program.len());
+    }
+}

@@ -1,0 +1,142 @@
+//! A sandbox with a shell, and what came out of it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use stead_sandbox::plan::{
+    Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts,
+};
+use stead_sandbox::{Exit, Handover, LaunchError, Launched, launch};
+
+pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_stead-sandbox-launcher");
+const FIRST_UID: u32 = 1_700_000_000;
+const UIDS: u32 = 65_536;
+static SLOT: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn can_make_sandboxes() -> Result<(), String> {
+    let status = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
+    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
+    if root { Ok(()) } else { Err("sandboxes need root".into()) }
+}
+
+/// A scratch directory on the host, with a writable workspace and a read-only layer in it.
+pub(crate) struct Bench {
+    scratch: tempfile::TempDir,
+    pub(crate) plan: SandboxPlan,
+}
+
+/// What a program in a sandbox left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) output: String,
+    pub(crate) exit: Exit,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let base = FIRST_UID + SLOT.fetch_add(1, Ordering::Relaxed) * UIDS;
+        let at = |name: &str| scratch.path().join(name);
+        for name in ["workspace", "layer", "run"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        chown(at("workspace"), Some(base + 1000), Some(base + 1000)).unwrap();
+        fs::create_dir(at("layer/bin")).unwrap();
+        fs::write(at("layer/file"), "sealed\n").unwrap();
+        fs::write(at("layer/own"), "sealed\n").unwrap();
+        chown(at("layer/own"), Some(base + 1000), Some(base + 1000)).unwrap();
+
+        let mut mounts = system_mounts(&SystemBase {
+            run_uid: 1000,
+            run_gid: 1000,
+            user_name: "agent",
+            home: Path::new("/home/agent"),
+            hostname: "probe",
+            toolchains: &[],
+        })
+        .unwrap();
+        mounts.extend([
+            Mount::Tmpfs { target: "/home/agent".into(), size_bytes: 16 << 20, inodes: 1000, mode: 0o700 },
+            Mount::BindWritable { source: at("workspace"), target: "/workspace".into() },
+            Mount::BindReadOnly { source: at("layer"), target: "/env/project".into() },
+        ]);
+        let plan = SandboxPlan {
+            hostname: "probe".into(),
+            root_uid_base: base,
+            uid_count: UIDS,
+            run_uid: 1000,
+            run_gid: 1000,
+            mounts,
+            temporary: TmpfsSize { size_bytes: 8 << 20, inodes: 500 },
+            shared_memory: TmpfsSize { size_bytes: 8 << 20, inodes: 500 },
+            pseudo_terminals: false,
+            limits: Limits {
+                memory_bytes: 512 << 20,
+                processes: 64,
+                cpu_millis: 2000,
+                open_files: 256,
+                file_size: None,
+            },
+            cgroup: None,
+            network: Network::Loopback,
+            program: Program::Path("/bin/sh".into()),
+            arguments: vec!["sh".into()],
+            environment: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+            working_directory: "/workspace".into(),
+            listen: None,
+        };
+        Self { scratch, plan }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Host ids of the run user.
+    pub(crate) fn run_id(&self) -> u32 {
+        self.plan.root_uid_base + self.plan.run_uid
+    }
+
+    /// Starts a shell script; its output goes to the returned file.
+    pub(crate) fn start(&mut self, script: &str) -> Result<(Launched, File), LaunchError> {
+        self.plan.arguments = vec!["sh".into(), "-c".into(), script.into()];
+        self.start_plan()
+    }
+
+    pub(crate) fn start_plan(&self) -> Result<(Launched, File), LaunchError> {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let handover =
+            Handover { program: None, descriptors: vec![(writer.as_fd(), 1), (writer.as_fd(), 2)] };
+        let launched = launch(Path::new(LAUNCHER), &self.plan, &handover)?;
+        drop(writer);
+        Ok((launched, File::from(std::os::fd::OwnedFd::from(reader))))
+    }
+
+    /// Runs a shell script to its end.
+    pub(crate) fn run(&mut self, script: &str) -> Ran {
+        let (launched, mut reader) = self.start(script).unwrap();
+        finish(&launched, &mut reader)
+    }
+
+    /// Runs a Python program to its end.
+    pub(crate) fn python(&mut self, program: &str) -> Ran {
+        self.plan.program = Program::Path("/usr/bin/python3".into());
+        self.plan.arguments = vec!["python3".into(), "-c".into(), program.into()];
+        let (launched, mut reader) = self.start_plan().unwrap();
+        self.plan.program = Program::Path("/bin/sh".into());
+        finish(&launched, &mut reader)
+    }
+}
+
+pub(crate) fn finish(launched: &Launched, reader: &mut File) -> Ran {
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output).unwrap();
+    let exit = launched.wait(Duration::from_secs(60)).unwrap().expect("the sandbox ended");
+    Ran { output: String::from_utf8_lossy(&output).into_owned(), exit }
+}

@@ -1,0 +1,138 @@
+//! What a program finds when it starts.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use stead_sandbox::plan::Program;
+use stead_sandbox::{Exit, Handover, LandlockStatus, LaunchError, Step, identity, launch};
+
+use crate::fixture::{Bench, LAUNCHER, finish};
+use crate::needs_root;
+
+#[test]
+fn a_program_finds_exactly_what_it_was_given() {
+    needs_root!();
+    let mut bench = Bench::new();
+    bench.plan.environment = vec![("GIVEN".into(), "only this".into())];
+    let script = "/usr/bin/env -u PWD -u SHLVL -u _ -u OLDPWD; echo; id; pwd; hostname; umask; cat /proc/self/setgroups; \
+                  grep -E '^(Cap|NoNewPrivs|Seccomp:|Groups|SigIgn|SigBlk)' /proc/self/status; ls -l /proc/self/fd; \
+                  ls /; ls /dev; cat /proc/1/comm; ps ax 2>/dev/null | wc -l; cat /sys/class 2>&1; ulimit -c; ulimit -n";
+    let ran = bench.run(script);
+    println!("{}", ran.output);
+    assert_eq!(ran.exit, Exit::Code(0));
+    assert!(ran.output.starts_with("GIVEN=only this\n\n"), "the environment is exactly what was given");
+    for line in [
+        "uid=1000(agent) gid=1000(agent) groups=1000(agent)",
+        "/workspace\nprobe\n0022\ndeny",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+        "SigIgn:\t0000000000000000",
+    ] {
+        assert!(ran.output.contains(line), "{line:?} is missing");
+    }
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert!(ran.output.contains(&format!("{set}:\t0000000000000000")), "{set}");
+    }
+    // Standard ones, and the directory `ls` itself has open.
+    let descriptors = ran.output.lines().filter(|line| line.contains(" -> ")).count();
+    assert_eq!(descriptors, 4, "no descriptor leaks");
+}
+
+#[test]
+fn it_lives_without_the_launcher_and_dies_by_its_pidfd() {
+    needs_root!();
+    let mut bench = Bench::new();
+    let (launched, mut reader) = bench.start("echo up; exec sleep 1000").unwrap();
+    assert!(identity::is_alive(launched.pid, launched.start_time_ticks));
+    let mut up = [0; 3];
+    reader.read_exact(&mut up).unwrap();
+    assert_eq!(launched.wait(Duration::from_millis(1)).unwrap(), None);
+    let host_user = fs::read_to_string(format!("/proc/{}/status", launched.pid)).unwrap();
+    assert!(host_user.contains(&format!("Uid:\t{0}\t{0}\t{0}\t{0}", bench.run_id())), "{host_user}");
+    launched.kill().unwrap();
+    assert_eq!(finish(&launched, &mut reader).exit, Exit::Signal(9));
+    assert!(!identity::is_alive(launched.pid, launched.start_time_ticks));
+}
+
+#[test]
+fn the_program_may_be_a_descriptor_and_serve_the_bound_socket() {
+    needs_root!();
+    let mut bench = Bench::new();
+    let socket = bench.path("run/a-directory-name-that-makes-the-path-longer-than-a-socket-address-may-be-".to_string().repeat(2).get(..90).unwrap());
+    fs::create_dir_all(&socket).unwrap();
+    let socket = socket.join("session.sock");
+    let python = File::open("/usr/bin/python3").unwrap();
+    bench.plan.listen = Some(socket.clone());
+    bench.plan.program = Program::Descriptor;
+    bench.plan.arguments = vec![
+        "init".into(),
+        "-c".into(),
+        "import socket, os\ns = socket.socket(fileno=3)\nc, _ = s.accept()\nc.sendall(c.recv(100).upper())".into(),
+    ];
+    let handover = Handover { program: Some(python.as_fd()), descriptors: Vec::new() };
+    let launched = launch(Path::new(LAUNCHER), &bench.plan, &handover).unwrap();
+    let directory = File::open(socket.parent().unwrap()).unwrap();
+    let short = format!("/proc/self/fd/{}/session.sock", std::os::fd::AsRawFd::as_raw_fd(&directory));
+    let mut stream = UnixStream::connect(short).unwrap();
+    stream.write_all(b"hello").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "HELLO");
+    assert_eq!(launched.wait(Duration::from_secs(10)).unwrap(), Some(Exit::Code(0)));
+}
+
+#[test]
+fn failures_come_back_as_values_with_their_step() {
+    needs_root!();
+    let mut bench = Bench::new();
+    let cases: [(Step, fn(&mut Bench)); 5] = [
+        (Step::Execute, |bench| bench.plan.program = Program::Path("/no/such/program".into())),
+        (Step::WorkingDirectory, |bench| bench.plan.working_directory = "/nowhere".into()),
+        (Step::Source, |bench| {
+            bench.plan.mounts.push(stead_sandbox::plan::Mount::BindReadOnly { source: "/no/such".into(), target: "/x".into() });
+        }),
+        (Step::Mount, |bench| {
+            // A link a tenant may have made in its workspace must not move a mount elsewhere.
+            std::os::unix::fs::symlink("/usr", bench.path("workspace/link")).unwrap();
+            bench.plan.mounts.push(stead_sandbox::plan::Mount::Directory { target: "/workspace/link/x".into(), mode: 0o755 });
+        }),
+        (Step::Listen, |bench| bench.plan.listen = Some(bench.path("missing/socket"))),
+    ];
+    let before = bench.plan.clone();
+    for (step, change) in cases {
+        bench.plan = before.clone();
+        change(&mut bench);
+        match bench.start_plan() {
+            Err(LaunchError::Failed(failure)) => {
+                println!("{failure}");
+                assert_eq!(failure.step, step, "{failure}");
+            }
+            other => panic!("{step:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn starting_is_quick() {
+    needs_root!();
+    let mut bench = Bench::new();
+    let mut times: Vec<Duration> = (0..30)
+        .map(|_| {
+            let begun = Instant::now();
+            let (launched, mut reader) = bench.start("echo x").unwrap();
+            let mut byte = [0];
+            reader.read_exact(&mut byte).unwrap();
+            let took = begun.elapsed();
+            assert_eq!(launched.landlock, LandlockStatus::Full);
+            finish(&launched, &mut reader);
+            took
+        })
+        .collect();
+    times.sort();
+    let load = fs::read_to_string("/proc/loadavg").unwrap();
+    println!("start to first output: p50 {:?}, p90 {:?}, load {load}", times[15], times[27]);
+}
