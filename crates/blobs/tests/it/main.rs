@@ -1,0 +1,3 @@
+//! The blob port's promises on a real directory.
+
+mod local;
