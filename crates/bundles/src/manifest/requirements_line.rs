@@ -88,7 +88,7 @@ fn classify_option(line: &str) -> LineKind {
     let (name, value) = split_option(line);
     let value = value.trim_matches(|c| c == '"' || c == '\'').to_owned();
     // A second option on the line may be one that reads files.
-    if value.contains(" -") {
+    if value.starts_with('-') || value.contains(" -") {
         return LineKind::Unknown;
     }
     match name {
