@@ -101,6 +101,22 @@ impl Traffic {
         self.moved.store(self.since.elapsed().as_millis() as u64, Relaxed);
     }
 
+    /// Notes bytes that moved up without a [`Counted`] reader; fails when the limit is used up.
+    pub(crate) fn sent(&self, count: u64) -> io::Result<()> {
+        self.up.fetch_add(count, Relaxed);
+        self.counters.up.fetch_add(count, Relaxed);
+        self.touch();
+        self.check()
+    }
+
+    /// Notes bytes that moved down without a [`Counted`] writer; fails when the limit is used up.
+    pub(crate) fn received(&self, count: u64) -> io::Result<()> {
+        self.down.fetch_add(count, Relaxed);
+        self.counters.down.fetch_add(count, Relaxed);
+        self.touch();
+        self.check()
+    }
+
     fn check(&self) -> io::Result<()> {
         if self.is_exhausted() { Err(io::ErrorKind::QuotaExceeded.into()) } else { Ok(()) }
     }
@@ -133,10 +149,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
         self.traffic.check()?;
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let read = (buffer.filled().len() - before) as u64;
-        self.traffic.up.fetch_add(read, Relaxed);
-        self.traffic.counters.up.fetch_add(read, Relaxed);
-        self.traffic.touch();
+        // What was read counts and stays usable; a used-up limit fails the next call.
+        let _ = self.traffic.sent((buffer.filled().len() - before) as u64);
         Poll::Ready(Ok(()))
     }
 }
@@ -145,9 +159,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.traffic.check()?;
         let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
-        self.traffic.down.fetch_add(written as u64, Relaxed);
-        self.traffic.counters.down.fetch_add(written as u64, Relaxed);
-        self.traffic.touch();
+        // What was written is out; a used-up limit fails the next call.
+        let _ = self.traffic.received(written as u64);
         Poll::Ready(Ok(written))
     }
 

@@ -23,6 +23,7 @@ mod refusal;
 mod request;
 mod response;
 mod server;
+mod splice;
 mod target;
 mod tunnel;
 

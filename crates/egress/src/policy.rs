@@ -35,7 +35,8 @@ pub struct Limits {
     pub head: Duration,
     /// Size of a request head in bytes.
     pub head_bytes: usize,
-    /// Bytes in both directions over the life of the socket; `None` for no bound.
+    /// Bytes in both directions over the life of the socket; `None` for no bound. A connection is cut at the first step
+    /// past the bound, which may exceed it by up to 1 MiB.
     pub total_bytes: Option<u64>,
 }
 

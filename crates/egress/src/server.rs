@@ -19,6 +19,8 @@ use crate::{Policy, RefusalCode, Stats};
 
 /// Any uid may connect: who sees the socket at all is decided by the directory and the mounts it lies in.
 const SOCKET_MODE: u32 = 0o666;
+/// What a sandbox may leave unread, in bytes; the default keeps a bulk download waiting for its reader.
+const SEND_BUFFER: usize = 1024 * 1024;
 /// Pause after a failed accept, which usually means that descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -136,6 +138,8 @@ async fn accept(listener: UnixListener, shared: Arc<Shared>, stop: CancellationT
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     shared.counters.connections.fetch_add(1, Relaxed);
+                    // Only speed is lost where the kernel grants less.
+                    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
                     if connections.len() >= shared.policy.limits.connections {
                         turn_away(&stream, &shared);
                     } else {

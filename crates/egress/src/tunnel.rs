@@ -8,6 +8,7 @@ use crate::body::CHUNK;
 use crate::connection::{ClientReader, ClientWriter, Shared};
 use crate::counters::Traffic;
 use crate::refusal::Failure;
+use crate::splice::{self, Pipe, Socket};
 use crate::target::Target;
 use crate::{Hello, Host, RefusalCode, parse_client_hello};
 
@@ -39,12 +40,21 @@ pub(crate) async fn run(
         let _ = writer.shutdown().await;
         return;
     }
-    let (reader, early) = reader.into_parts();
+    let (mut reader, early) = reader.into_parts();
     let copy = async {
         upstream.write_all(&early).await?;
         drop(early);
-        let mut client = join(reader, writer);
-        copy_bidirectional_with_sizes(&mut client, &mut upstream, CHUNK, CHUNK).await
+        if let (Ok(up), Ok(down)) = (Pipe::new(), Pipe::new()) {
+            let client = Socket::Client((*reader.uncounted()).as_ref());
+            let upstream = Socket::Upstream(&upstream);
+            let up = splice::pump(client, upstream, up, |count| traffic.sent(count));
+            let down = splice::pump(upstream, client, down, |count| traffic.received(count));
+            tokio::try_join!(up, down).map(|_| ())
+        } else {
+            // Out of descriptors: copying needs no more of them.
+            let mut client = join(reader, writer);
+            copy_bidirectional_with_sizes(&mut client, &mut upstream, CHUNK, CHUNK).await.map(|_| ())
+        }
     };
     let ended = tokio::select! {
         copied = copy => if copied.is_ok() { "closed" } else { "lost" },
