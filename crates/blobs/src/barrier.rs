@@ -127,7 +127,8 @@ impl Barrier {
                 progress.ended = number;
                 if let Err(error) = result {
                     tracing::error!(error.message = %error, "failed to make blobs durable");
-                    progress.failed = Some((number, error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error())));
+                    progress.failed =
+                        Some((number, error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error())));
                 }
             });
         }

@@ -34,7 +34,12 @@ impl SegmentWriter {
     pub fn open(path: &Path, trim: Trim) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         let length = file.metadata()?.len();
-        Ok(Self { file, length, trim, punched: trim.head_bytes.checked_next_multiple_of(PUNCH_BYTES).unwrap_or(u64::MAX) })
+        Ok(Self {
+            file,
+            length,
+            trim,
+            punched: trim.head_bytes.checked_next_multiple_of(PUNCH_BYTES).unwrap_or(u64::MAX),
+        })
     }
 
     /// Appends and returns the offset of the first byte. After an error the file may have grown by a part of `bytes`;
@@ -102,14 +107,14 @@ impl SegmentReader {
         Ok(Self { file: File::open(path)?, trim })
     }
 
-    /// The file's length now.
-    pub fn len(&self) -> io::Result<u64> {
+    /// The file's length now: where the next append will go.
+    pub fn end(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
     /// Reads at most `max` bytes from `from` on. A chunk never spans what is left out; go on at its end.
     pub fn read(&self, from: u64, max: usize) -> io::Result<SegmentChunk> {
-        let mut total = self.len()?;
+        let mut total = self.end()?;
         loop {
             let kept = self.trim.kept(total);
             let (offset, omitted) = kept.resume(from);
@@ -126,7 +131,7 @@ impl SegmentReader {
             }
             bytes.truncate(filled);
             // The writer may have trimmed what was just read; zeros must not pass for output.
-            let after = self.len()?;
+            let after = self.end()?;
             if self.trim.kept(after).resume(offset).1 == 0 {
                 return Ok(SegmentChunk { offset, bytes, omitted });
             }
@@ -136,7 +141,7 @@ impl SegmentReader {
 
     /// The whole output as it is kept, with a line that states what is left out.
     pub fn read_kept(&self) -> io::Result<Vec<u8>> {
-        let kept = self.trim.kept(self.len()?);
+        let kept = self.trim.kept(self.end()?);
         let mut output = Vec::new();
         let mut offset = 0;
         while offset < kept.tail.end {

@@ -13,7 +13,7 @@ use stead_domain::{
 };
 
 fn workspace(number: u8) -> WorkspaceId {
-    format!("ws_0192f0000000700080000000000000{number:02x}").parse().unwrap()
+    format!("ws_0192f0000000700080000000000000{number:02x}").parse().expect("the text is an id")
 }
 
 fn path(root: &Path, workspace: WorkspaceId, id: BlobId) -> PathBuf {
@@ -23,7 +23,10 @@ fn path(root: &Path, workspace: WorkspaceId, id: BlobId) -> PathBuf {
 
 fn files_in(root: &Path) -> usize {
     fs::read_dir(root).map_or(0, |entries| {
-        entries.map(|entry| entry.unwrap().path()).map(|path| if path.is_dir() { files_in(&path) } else { 1 }).sum()
+        entries
+            .map(|entry| entry.expect("the directory is readable").path())
+            .map(|path| if path.is_dir() { files_in(&path) } else { 1 })
+            .sum()
     })
 }
 

@@ -51,9 +51,8 @@ impl<R: BufRead> State<R> {
                     return Ok(Self::Done);
                 }
                 check_zstd_window(&mut reader)?;
-                let decoder = StreamingDecoder::new(reader).map_err(|error| {
-                    io::Error::new(io::ErrorKind::InvalidData, format!("zstd frame: {error}"))
-                })?;
+                let decoder = StreamingDecoder::new(reader)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("zstd frame: {error}")))?;
                 Self::Zstd(Box::new(decoder))
             }
             Format::Zip | Format::Tar => Self::Plain(reader),

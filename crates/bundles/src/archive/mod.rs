@@ -54,12 +54,12 @@ pub fn read_archive<R: Read + Seek>(
             sink.directory(&member.path).map_err(ArchiveError::Sink)?;
         }
     }
-    match entries {
-        Some(entries) => zip::stream(input, &entries, &plan, sink)?,
-        None => {
-            rewind(input)?;
-            tar::stream(decompress::Stream::new(format, BufReader::with_capacity(CHUNK_BYTES, input))?, limits, &plan, sink)?;
-        }
+    if let Some(entries) = entries {
+        zip::stream(input, &entries, &plan, sink)?;
+    } else {
+        rewind(input)?;
+        let stream = decompress::Stream::new(format, BufReader::with_capacity(CHUNK_BYTES, input))?;
+        tar::stream(stream, limits, &plan, sink)?;
     }
     Ok(Report::new(format, plan))
 }

@@ -231,7 +231,8 @@ impl<'a> Planner<'a> {
             .filter(|(path, (_, kind))| {
                 *kind != PlannedKind::Directory
                     && path.file_name().strip_prefix("._").is_some_and(|name| {
-                        let sibling = path.parent().map_or_else(|| name.to_owned(), |parent| format!("{parent}/{name}"));
+                        let sibling =
+                            path.parent().map_or_else(|| name.to_owned(), |parent| format!("{parent}/{name}"));
                         BundlePath::parse(&sibling)
                             .is_ok_and(|sibling| self.kept.contains_key(&sibling) || has_children(&self.kept, &sibling))
                     })

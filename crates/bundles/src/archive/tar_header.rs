@@ -8,7 +8,7 @@ pub(crate) const BLOCK_BYTES: usize = 512;
 
 /// Whether `head` begins with a tar header. Tars older than POSIX have no magic, so the checksum decides.
 pub(crate) fn looks_like_header(head: &[u8]) -> bool {
-    head.first_chunk::<BLOCK_BYTES>().is_some_and(|block| checksum_is_right(block))
+    head.first_chunk::<BLOCK_BYTES>().is_some_and(checksum_is_right)
 }
 
 /// Sums the block as unsigned bytes or, as some old writers did, as signed ones.

@@ -146,9 +146,7 @@ impl Digest {
         match self {
             Self::Crc32(crc) => crc.update(bytes),
             Self::Crc64(crc) => {
-                *crc = bytes.iter().fold(*crc, |crc, byte| {
-                    CRC64_TABLE[usize::from((crc as u8) ^ byte)] ^ (crc >> 8)
-                });
+                *crc = bytes.iter().fold(*crc, |crc, byte| CRC64_TABLE[usize::from((crc as u8) ^ byte)] ^ (crc >> 8));
             }
             Self::Unverified => {}
         }
@@ -171,8 +169,7 @@ fn dictionary_bytes(header: &[u8]) -> io::Result<u32> {
     }
     match rest {
         [0x21, 1, bits, ..] if *bits <= 40 => {
-            let bytes =
-                if *bits == 40 { u32::MAX } else { (2 | u32::from(bits & 1)) << (u32::from(*bits) / 2 + 11) };
+            let bytes = if *bits == 40 { u32::MAX } else { (2 | u32::from(bits & 1)) << (u32::from(*bits) / 2 + 11) };
             if bytes > DICTIONARY_MAX_BYTES {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "an xz dictionary of more than 64 MiB"));
             }

@@ -130,9 +130,10 @@ fn workspaces(value: Option<&Value>) -> Vec<String> {
 fn commands(root: &Map<String, Value>) -> Vec<String> {
     match root.get("bin") {
         Some(Value::Object(bin)) => bin.keys().cloned().collect(),
-        Some(Value::String(_)) => {
-            string(root, "name").map(|name| name.rsplit('/').next().unwrap_or_default().to_owned()).into_iter().collect()
-        }
+        Some(Value::String(_)) => string(root, "name")
+            .map(|name| name.rsplit('/').next().unwrap_or_default().to_owned())
+            .into_iter()
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -34,8 +34,10 @@ impl PackageLock {
     /// Parses the file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, PackageJsonError> {
         let root = object(bytes)?;
-        let mut lock =
-            Self { lockfile_version: root.get("lockfileVersion").and_then(Value::as_u64).unwrap_or(1), ..Self::default() };
+        let mut lock = Self {
+            lockfile_version: root.get("lockfileVersion").and_then(Value::as_u64).unwrap_or(1),
+            ..Self::default()
+        };
         if let Some(Value::Object(packages)) = root.get("packages") {
             for (path, entry) in packages {
                 lock.add_by_path(path, entry);

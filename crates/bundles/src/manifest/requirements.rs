@@ -164,11 +164,9 @@ mod tests {
     fn lines_are_joined_and_stripped() {
         let text = "\u{feff}a==1 \\\r\n  --hash=sha256:00 # why\r\n\r\n# c\r\nb @ https://h/x#egg=b\nc \\";
         let requirements = Requirements::parse("requirements.txt", text.as_bytes()).unwrap();
-        let lines: Vec<_> = requirements.lines.iter().map(|line| (line.line, line.text.as_str(), line.hashed)).collect();
-        assert_eq!(
-            lines,
-            [(1, "a==1   --hash=sha256:00", true), (5, "b @ https://h/x#egg=b", false), (6, "c", false)]
-        );
+        let lines: Vec<_> =
+            requirements.lines.iter().map(|line| (line.line, line.text.as_str(), line.hashed)).collect();
+        assert_eq!(lines, [(1, "a==1   --hash=sha256:00", true), (5, "b @ https://h/x#egg=b", false), (6, "c", false)]);
         assert!(!requirements.needs_whole_source);
     }
 

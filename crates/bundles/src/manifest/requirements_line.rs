@@ -127,8 +127,8 @@ fn named(requirement: &str) -> Option<LineKind> {
         .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
         .unwrap_or(requirement.len());
     let (name, rest) = requirement.split_at(name_end);
-    let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+    let is_name =
+        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
     let lower = name.to_ascii_lowercase();
     if !is_name || ARCHIVE_SUFFIXES.iter().any(|suffix| lower.ends_with(suffix)) {
         return None;

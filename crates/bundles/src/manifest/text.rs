@@ -32,9 +32,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<&str, TextError> {
         return Err(problem);
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    std::str::from_utf8(bytes).map_err(|error| TextError::NotUtf8 {
-        line: bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1,
-    })
+    std::str::from_utf8(bytes)
+        .map_err(|error| TextError::NotUtf8 { line: bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count() })
 }
 
 /// Recognises encodings whose characters are wider than a byte, with or without a byte order mark.

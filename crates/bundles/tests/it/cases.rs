@@ -19,7 +19,12 @@ fn archives_land_as_their_makers_meant() {
             "C003-names.zip",
             0,
             &[],
-            &[("café.txt", "cp437\n"), ("naïve-ü.txt", "utf8-noflag\n"), ("plain.txt", "plain\n"), ("âeâXâg.txt", "sjis\n")],
+            &[
+                ("café.txt", "cp437\n"),
+                ("naïve-ü.txt", "utf8-noflag\n"),
+                ("plain.txt", "plain\n"),
+                ("âeâXâg.txt", "sjis\n"),
+            ],
         ),
         ("C005-unix.zip", 0, &[], &[("*groupx.sh", RUN), ("nomode.sh", RUN), ("plain.txt", "p\n"), ("*run.sh", RUN)]),
         ("C005-fat.zip", 0, &[], &[("plain.txt", "p\n"), ("run.sh", RUN)]),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use stead_bundles::{
-    archive::{ArchiveError, Limits, Report, SkipReason, Sink, read_archive},
+    archive::{ArchiveError, Limits, Report, Sink, SkipReason, read_archive},
     path::BundlePath,
 };
 

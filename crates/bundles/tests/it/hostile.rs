@@ -29,8 +29,8 @@ fn header(tar: &mut Vec<u8>, kind: u8, name: &str, size: u64) {
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
+    encoder.write_all(bytes).expect("a vector takes all");
+    encoder.finish().expect("a vector takes all")
 }
 
 fn small() -> Limits {

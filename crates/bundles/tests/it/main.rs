@@ -2,6 +2,6 @@
 
 mod cases;
 mod collected;
+mod corpus;
 mod hostile;
 mod manifests;
-mod corpus;

@@ -7,7 +7,13 @@ use stead_bundles::manifest::{
 use crate::collected::read_case;
 
 fn file(case: &str, path: &str) -> Vec<u8> {
-    read_case(case).unwrap().1.files.remove(path).unwrap_or_else(|| panic!("{case} has no {path}")).1
+    read_case(case)
+        .expect("the case is a good archive")
+        .1
+        .files
+        .remove(path)
+        .unwrap_or_else(|| panic!("{case} has no {path}"))
+        .1
 }
 
 #[test]

@@ -75,9 +75,7 @@ fn stream_body<R: Read + Seek>(
     }
     let name = u16::from_le_bytes([header[26], header[27]]);
     let extra = u16::from_le_bytes([header[28], header[29]]);
-    input
-        .seek(SeekFrom::Current(i64::from(name) + i64::from(extra)))
-        .map_err(ArchiveError::Read)?;
+    input.seek(SeekFrom::Current(i64::from(name) + i64::from(extra))).map_err(ArchiveError::Read)?;
     let compressed = BufReader::with_capacity(CHUNK_BYTES, input.take(entry.compressed_size));
     let mut body: Box<dyn Read + '_> = match entry.method {
         0 => Box::new(compressed),
