@@ -1,0 +1,336 @@
+//! A command, as process 1 sees it: its pipes, its supervisor's socket, and how far its output has been delivered.
+//!
+//! Ordering: `Exited` is sent when the main process has ended *and* what it had written by then has been delivered. A child
+//! that stays in the background may keep the pipes open; what it writes is waited for no longer than [`GRACE`], and
+//! thrown away afterwards, so that it does not die of a closed pipe.
+
+mod pipes;
+mod start;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::process::{Pid, Signal};
+use stead_link::{ErrorCode, ExecRequest, ExitReason, ExitReport, Kind, Program, Reply, StdinMode};
+
+use crate::connection::Connection;
+use crate::readiness::{Interests, Source};
+use crate::supervisor::orders::{self, Ended, Order, Received, Report};
+use pipes::{InputPipe, OutputPipe};
+pub(crate) use start::StartError;
+use start::{Script, start};
+
+/// How long output is waited for after the main process has ended.
+const GRACE: Duration = Duration::from_millis(200);
+/// How long after a limit or a kill a supervisor may take to report the end, its patience with the kernel included. One that
+/// takes longer was stopped from inside.
+const OVERDUE: Duration = Duration::from_secs(15);
+
+/// Who waits for a command: a connection and a stream on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) connection: u32,
+    pub(crate) stream: u32,
+}
+
+pub(crate) struct Exec {
+    pub(crate) owner: Option<Owner>,
+    request: ExecRequest,
+    script: Option<Script>,
+    supervisor: Option<(OwnedFd, i32)>,
+    stdin: InputPipe,
+    outputs: [OutputPipe; 2],
+    sent: u64,
+    /// Nobody wants the output any more.
+    discarding: bool,
+    /// The reason to report when the supervisor ends without a word.
+    killed: Option<ExitReason>,
+    /// When the supervisor must have reported the end.
+    overdue: Option<Instant>,
+    ended: Option<(Ended, Instant)>,
+    finished: bool,
+}
+
+impl Exec {
+    /// A command that was asked for; it starts at once unless its script is still to come.
+    pub(crate) fn new(owner: Owner, request: ExecRequest) -> Result<Self, StartError> {
+        let script = match request.program {
+            Program::Script { length } => Some(Script::new(length)?),
+            Program::Argv(_) => None,
+        };
+        let mut exec = Self {
+            owner: Some(owner),
+            request,
+            script,
+            supervisor: None,
+            stdin: InputPipe::default(),
+            outputs: [OutputPipe::new(Kind::Data), OutputPipe::new(Kind::DataError)],
+            sent: 0,
+            discarding: false,
+            killed: None,
+            overdue: None,
+            ended: None,
+            finished: false,
+        };
+        exec.start_when_complete()?;
+        Ok(exec)
+    }
+
+    fn start_when_complete(&mut self) -> Result<(), StartError> {
+        if self.supervisor.is_some() || self.script.as_ref().is_some_and(|script| !script.is_complete()) {
+            return Ok(());
+        }
+        let started = start(&self.request, self.script.take())?;
+        self.supervisor = Some((started.control, started.pid));
+        self.overdue = self
+            .request
+            .time_limit_ms
+            .and_then(|limit| Instant::now().checked_add(Duration::from_millis(limit))?.checked_add(OVERDUE));
+        self.request.env.clear();
+        if let Some(stdin) = started.stdin {
+            self.stdin.open(stdin);
+        }
+        let [stdout, stderr] = started.outputs;
+        self.outputs[0].open(stdout);
+        self.outputs[1].open(stderr);
+        Ok(())
+    }
+
+    /// The supervisor's process id.
+    pub(crate) fn supervisor_pid(&self) -> Option<i32> {
+        self.supervisor.as_ref().map(|(_, pid)| *pid)
+    }
+
+    /// Whether nothing is left of it here.
+    pub(crate) fn is_over(&self) -> bool {
+        self.finished && self.supervisor.is_none() && self.outputs.iter().all(OutputPipe::is_closed)
+    }
+
+    pub(crate) fn interests<'fd>(&'fd self, id: u32, owner: Option<&Connection>, into: &mut Interests<'fd>) {
+        if let Some((control, _)) = &self.supervisor {
+            into.add(Source::Supervisor(id), control.as_fd(), PollFlags::IN);
+        }
+        if let Some(fd) = self.stdin.waiting() {
+            into.add(Source::Stdin(id), fd, PollFlags::OUT);
+        }
+        if self.discarding || self.allowance(owner).is_some() {
+            for (pipe, source) in self.outputs.iter().zip([Source::Stdout(id), Source::Stderr(id)]) {
+                if let Some(fd) = pipe.fd() {
+                    into.add(source, fd, PollFlags::IN);
+                }
+            }
+        }
+    }
+
+    fn allowance(&self, owner: Option<&Connection>) -> Option<usize> {
+        owner?.allowance(self.owner?.stream)
+    }
+
+    /// When this wants to be looked at though nothing is ready.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let Some((_, deadline)) = &self.ended else {
+            return self.overdue;
+        };
+        let drained = self.outputs.iter().all(|pipe| pipe.must_read() == 0);
+        (!self.finished && drained).then_some(*deadline)
+    }
+
+    /// Kills a supervisor that does not do its work; its end is seen on its socket, and what it leaves behind is process 1's.
+    pub(crate) fn kill_overdue(&mut self) {
+        if self.ended.is_some() || self.overdue.is_none_or(|overdue| Instant::now() < overdue) {
+            return;
+        }
+        self.overdue = None;
+        self.killed.get_or_insert(ExitReason::TimeLimit);
+        if let Some(pid) = self.supervisor_pid().and_then(Pid::from_raw) {
+            // It may just have ended by itself.
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Data of the stream: script first, then standard input.
+    pub(crate) fn data(&mut self, bytes: &[u8], owner: &mut Connection) -> Result<(), StartError> {
+        let Some(Owner { stream, .. }) = self.owner else {
+            return Ok(());
+        };
+        let cost = stead_link::frame::cost(bytes.len());
+        let mut rest = bytes;
+        if let Some(script) = &mut self.script {
+            rest = script.take(bytes)?;
+            if rest.is_empty() {
+                owner.grant(stream, cost);
+            }
+            self.start_when_complete()?;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        match self.request.stdin {
+            StdinMode::Open => self.stdin.push(rest, cost),
+            // As if written to /dev/null.
+            StdinMode::None => owner.grant(stream, cost),
+        }
+        self.stdin_ready(owner);
+        Ok(())
+    }
+
+    /// The stream's data is complete.
+    pub(crate) fn data_end(&mut self) {
+        self.stdin.end();
+    }
+
+    pub(crate) fn stdin_ready(&mut self, owner: &mut Connection) {
+        let used = self.stdin.write();
+        if let (Some(Owner { stream, .. }), true) = (self.owner, used > 0) {
+            owner.grant(stream, used);
+        }
+    }
+
+    /// Reads one portion of an output.
+    pub(crate) fn output_ready(&mut self, index: usize, owner: Option<&mut Connection>, scratch: &mut [u8]) {
+        if self.discarding {
+            self.outputs[index].read(scratch);
+            return;
+        }
+        let (Some(connection), Some(Owner { stream, .. })) = (owner, self.owner) else {
+            return;
+        };
+        let Some(allowance) = connection.allowance(stream) else {
+            return;
+        };
+        let limit = self.request.output_limit_bytes.unwrap_or(u64::MAX);
+        let most = allowance.min(scratch.len());
+        let read = self.outputs[index].read(&mut scratch[..most]);
+        let rest = usize::try_from(limit - self.sent).unwrap_or(usize::MAX);
+        let kept = read.min(rest);
+        if kept > 0 {
+            connection.send_data(self.outputs[index].kind(), stream, &scratch[..kept]);
+            self.sent += kept as u64;
+        }
+        if read > kept {
+            self.discarding = true;
+            self.kill(ExitReason::OutputLimit);
+        }
+    }
+
+    /// A packet of the supervisor, or its end. Answers whether the supervisor died without having reported the end.
+    pub(crate) fn supervisor_ready(&mut self, owner: Option<&mut Connection>) -> bool {
+        let Some((control, _)) = &self.supervisor else {
+            return false;
+        };
+        match orders::receive(control.as_fd()) {
+            Received::Nothing => false,
+            Received::Packet(Report::Started(pid)) => {
+                if let (Some(connection), Some(owner)) = (owner, self.owner) {
+                    connection.send(owner.stream, &Reply::Started { pid });
+                }
+                false
+            }
+            Received::Packet(Report::Failed(message)) => {
+                self.fail(&message, owner);
+                false
+            }
+            Received::Packet(Report::Exited(ended)) => {
+                self.end(ended);
+                false
+            }
+            Received::End => {
+                self.supervisor = None;
+                let lost = self.ended.is_none();
+                if lost && !self.finished {
+                    self.end(Ended {
+                        code: None,
+                        signal: None,
+                        reason: self.killed.unwrap_or(ExitReason::Lost),
+                        cpu_ms: None,
+                        survivors: 0,
+                    });
+                }
+                lost
+            }
+        }
+    }
+
+    fn fail(&mut self, message: &str, owner: Option<&mut Connection>) {
+        if let (Some(connection), Some(Owner { stream, .. })) = (owner, self.owner.take()) {
+            connection.refuse(stream, ErrorCode::SpawnFailed, message);
+        }
+        self.abandon();
+    }
+
+    fn end(&mut self, ended: Ended) {
+        for pipe in &mut self.outputs {
+            pipe.mark_end();
+        }
+        self.stdin.close();
+        self.ended = Some((ended, Instant::now() + GRACE));
+    }
+
+    /// Sends `Exited` when its time has come.
+    pub(crate) fn finish_when_drained(&mut self, owner: Option<&mut Connection>) {
+        let Some((ended, deadline)) = &self.ended else {
+            return;
+        };
+        let all_closed = self.outputs.iter().all(OutputPipe::is_closed);
+        let drained = self.outputs.iter().all(|pipe| pipe.must_read() == 0);
+        let waited = drained && Instant::now() >= *deadline;
+        if self.finished || !(all_closed || waited || self.discarding || self.owner.is_none()) {
+            return;
+        }
+        if let (Some(connection), Some(Owner { stream, .. })) = (owner, self.owner) {
+            let report = ExitReport {
+                code: ended.code,
+                signal: ended.signal,
+                reason: ended.reason,
+                cpu_ms: ended.cpu_ms,
+                output_bytes: self.sent,
+                survivors: ended.survivors,
+            };
+            connection.end(stream, &Reply::Exited(report));
+        }
+        self.abandon();
+    }
+
+    /// Nobody waits any more: output is thrown away, and nothing will be reported.
+    pub(crate) fn abandon(&mut self) {
+        self.owner = None;
+        self.discarding = true;
+        self.finished = true;
+        self.stdin.close();
+    }
+
+    /// The connection is gone. The command goes on until its output fills the pipes.
+    pub(crate) fn disown(&mut self) {
+        self.owner = None;
+        if self.supervisor.is_none() {
+            self.abandon();
+        }
+    }
+
+    /// Ends the whole tree; `Exited` follows.
+    pub(crate) fn kill(&mut self, reason: ExitReason) {
+        if self.ended.is_some() || self.finished {
+            return;
+        }
+        self.killed.get_or_insert(reason);
+        match &self.supervisor {
+            Some((control, _)) => {
+                orders::order(control.as_fd(), &Order::Kill(reason));
+                self.overdue = Instant::now().checked_add(OVERDUE);
+            }
+            None => self.end(Ended { code: None, signal: None, reason, cpu_ms: None, survivors: 0 }),
+        }
+    }
+
+    /// Everything is about to be killed: a supervisor that ends without a word did not get lost.
+    pub(crate) fn expect_kill(&mut self, reason: ExitReason) {
+        self.killed.get_or_insert(reason);
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        if let Some((control, _)) = &self.supervisor {
+            orders::order(control.as_fd(), &Order::Signal(signal));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Killing what belongs to a command, and nothing else.
+
+use std::time::{Duration, Instant};
+
+use stead_link::{ExecEvent, ExitReason};
+
+use crate::runtime::{PLENTY, Runtime, limited, running, script};
+
+/// C062, twenty times: the whole tree goes, what it wrote before stays.
+#[tokio::test]
+async fn the_time_limit_ends_the_whole_tree() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    for _ in 0..20 {
+        let began = Instant::now();
+        let spec = limited(include_bytes!("../cases/C062-timeout.sh"), Duration::from_millis(400));
+        let outcome = client.exec(spec).await.unwrap().collect(PLENTY).await.unwrap();
+        assert!(outcome.stdout.starts_with(b"before\n"));
+        assert_eq!(
+            (outcome.exit.reason, outcome.exit.signal, outcome.exit.survivors),
+            (ExitReason::TimeLimit, Some(9), 0)
+        );
+        assert!(began.elapsed() < Duration::from_secs(3));
+        assert_eq!(running(&["sleep 987.62", "time.sleep(987.623)"]), Vec::<String>::new());
+    }
+}
+
+/// A command that forks as fast as it can does not outrun its killer, and its neighbour does not notice.
+#[tokio::test]
+async fn a_fork_storm_is_ended() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    let neighbour = client.exec(script("sleep 987.711")).await.unwrap();
+    // Each copy starts two more in sessions of their own and ends; never more than some hundred live at a time.
+    let storm = "storm() { local depth=$1; [ $depth -gt 60 ] && exec sleep 987.712; (setsid bash -c \"$(declare -f storm); storm $((depth+1))\" &) ; \
+                 [ $((depth % 12)) = 0 ] && (setsid bash -c \"$(declare -f storm); storm $((depth+1))\" &); sleep 987.712; }; storm 0";
+    let outcome = client.exec(limited(storm, Duration::from_millis(700))).await.unwrap().collect(PLENTY).await.unwrap();
+    assert_eq!((outcome.exit.reason, outcome.exit.survivors), (ExitReason::TimeLimit, 0));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(running(&["987.712", "declare -f storm", "storm "]), Vec::<String>::new());
+    assert_eq!(running(&["sleep 987.711"]).len(), 1);
+    neighbour.kill().unwrap();
+    assert_eq!(neighbour.collect(PLENTY).await.unwrap().exit.reason, ExitReason::Killed);
+}
+
+#[tokio::test]
+async fn dropping_a_command_kills_its_tree() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    let mut exec = client.exec(script("(setsid sleep 987.721 &); echo up; sleep 987.721")).await.unwrap();
+    while exec.next().await.unwrap() != Some(ExecEvent::Stdout("up\n".into())) {}
+    drop(exec);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !running(&["sleep 987.721"]).is_empty() {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client.ping().await.unwrap();
+}
+
+/// Code inside runs under the same user and may kill the supervisor; the tree is still ended.
+#[tokio::test]
+async fn killing_the_supervisor_saves_nobody() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    let neighbour = client.exec(script("sleep 987.731")).await.unwrap();
+    let text = "(setsid sleep 987.732 &); sleep 0.1; kill -9 $PPID; sleep 987.732";
+    let outcome = client.exec(script(text)).await.unwrap().collect(PLENTY).await.unwrap();
+    assert_eq!(outcome.exit.reason, ExitReason::Lost);
+    assert_eq!(running(&["sleep 987.732"]), Vec::<String>::new());
+    assert_eq!(running(&["sleep 987.731"]).len(), 1);
+    drop(neighbour);
+}
+
+/// A lost connection ends nothing; a new one may end everything.
+#[tokio::test]
+async fn a_new_connection_ends_what_the_old_one_left() {
+    let runtime = Runtime::start();
+    {
+        let client = runtime.client().await;
+        let mut exec = client.exec(script("(setsid sleep 987.741 &); echo up; sleep 987.741")).await.unwrap();
+        while exec.next().await.unwrap() != Some(ExecEvent::Stdout("up\n".into())) {}
+        // Not dropped in order: the server is gone.
+        std::mem::forget(exec);
+        std::mem::forget(client);
+    }
+    // A runtime of its own holds the forgotten connection; the commands go on all the same.
+    assert_eq!(running(&["sleep 987.741"]).len(), 2);
+    let client = runtime.client().await;
+    assert_eq!(client.kill_all().await.unwrap(), 0);
+    assert_eq!(running(&["sleep 987.741"]), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_end_is_orderly_on_request_and_on_sigterm() {
+    let mut runtime = Runtime::start();
+    let client = runtime.client().await;
+    let exec = client.exec(script("(setsid sleep 987.751 &); echo up; sleep 987.751")).await.unwrap();
+    client.shutdown().await.unwrap();
+    assert!(runtime.child.wait().unwrap().success());
+    assert!(exec.collect(PLENTY).await.is_err());
+    assert!(client.ping().await.is_err());
+    assert_eq!(running(&["sleep 987.751"]), Vec::<String>::new());
+
+    let mut runtime = Runtime::start();
+    let client = runtime.client().await;
+    let mut exec = client.exec(script("echo up; exec sleep 987.752")).await.unwrap();
+    while exec.next().await.unwrap() != Some(ExecEvent::Stdout("up\n".into())) {}
+    let pid = rustix::process::Pid::from_raw(runtime.child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(runtime.child.wait().unwrap().success());
+    assert_eq!(running(&["sleep 987.752"]), Vec::<String>::new());
+}
