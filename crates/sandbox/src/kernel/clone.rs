@@ -42,6 +42,15 @@ pub(crate) fn clone_into_namespaces(
     }
 }
 
+/// Whether the kernel (and any filter around this process) lets `clone3` through: an empty structure is
+/// refused as invalid where the call exists.
+pub(crate) fn has_clone3() -> bool {
+    // SAFETY: a null structure of size 0 is refused before anything is read.
+    #[expect(unsafe_code, reason = "no safe wrapper of clone3 exists")]
+    let outcome = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<libc::clone_args>(), 0_usize) };
+    outcome == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
 fn clone3(namespaces: u64, sibling: bool, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
     let mut flags = namespaces;
     if sibling {

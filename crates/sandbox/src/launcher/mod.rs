@@ -16,14 +16,16 @@ mod outside;
 mod privileges;
 mod receive;
 mod root;
-mod sources;
+pub(crate) mod sources;
 mod targets;
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::fd::OwnedFd;
 
+use crate::features;
 use crate::kernel::{Cloned, NAMESPACES, clone_into_namespaces};
 use crate::message::{AtStep, Failure, Report, Step};
 use receive::{Channel, Received};
@@ -40,8 +42,14 @@ pub(crate) fn named_as_launcher(command: &mut Command) -> &mut Command {
     command.arg0(LAUNCHER_NAME)
 }
 
-/// Makes the sandbox described on standard input. Must be called before any thread is started.
+/// Makes the sandbox described on standard input, or tries the kernel's features when told to. Must be called before any thread is started.
 pub fn launcher_main() -> ! {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == features::PROBE_ARGUMENT) {
+        let found = features::probe_kernel(Path::new(&arguments.next().unwrap_or_default()));
+        let said = serde_json::to_writer(std::io::stdout(), &found);
+        std::process::exit(i32::from(said.is_err()));
+    }
     let code = match Channel::from_standard_input() {
         Ok(channel) => match receive::receive(&channel).and_then(|received| launch(&channel, received)) {
             Ok(()) => 0,

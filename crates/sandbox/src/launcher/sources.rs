@@ -143,7 +143,7 @@ fn owned_by_run_user(plan: &SandboxPlan, lowers: &[PathBuf]) -> Result<Vec<Owned
 }
 
 /// A user namespace mapping its user and group 0 to the given host ids, kept alive by its descriptor.
-fn user_namespace(uid: u32, gid: u32) -> Result<OwnedFd, Failure> {
+pub(crate) fn user_namespace(uid: u32, gid: u32) -> Result<OwnedFd, Failure> {
     let (mut held, hold) = {
         let (reader, writer) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Source, "owner mapping")?;

@@ -1,6 +1,9 @@
 //! Real sandboxes, made as root by the launcher binary.
 
+mod calls;
+mod escapes;
 mod fixture;
+mod limits;
 mod mounts;
 mod start;
 

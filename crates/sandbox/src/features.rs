@@ -1,1 +1,0 @@
-//! What this host can enforce, for `stead doctor`.
