@@ -99,7 +99,8 @@ impl From<RefusalCode> for Refusal {
 impl From<DialError> for Refusal {
     fn from(error: DialError) -> Self {
         let code = match &error {
-            DialError::NameNotAllowed { host: Host::Literal(_) } => RefusalCode::AddressLiteral,
+            // "Not allowed" would make its reader look for the address in a list that holds none.
+            DialError::NameNotAllowed { host: Host::Literal(_) } => return RefusalCode::AddressLiteral.into(),
             DialError::NameNotAllowed { .. } => RefusalCode::NameNotAllowed,
             DialError::PortNotAllowed { .. } => RefusalCode::PortNotAllowed,
             DialError::AllDenied { .. } => RefusalCode::AddressDenied,
