@@ -1,0 +1,207 @@
+//! Either engine behind one shape: the same statement with the same values is expanded once per driver.
+//!
+//! Everything here is about connections, statements and raw rows. The writer owns one connection; readers share a pool.
+//! SQLite runs in WAL mode with `synchronous=FULL`, so a commit that returned is on disk, and readers never wait for it.
+
+use std::time::Duration;
+
+use sqlx::pool::PoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Connection as _, SqlStr};
+
+use crate::config::{DatabaseUrl, StoreConfig};
+
+/// How long SQLite waits for another process's lock, and a reader for a free connection.
+const WAIT: Duration = Duration::from_secs(10);
+/// After this long a read or a connection attempt counts as failed.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A value to bind: the two column types there are, each possibly null.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// TEXT.
+    Text(Option<String>),
+    /// BIGINT.
+    Int(Option<i64>),
+}
+
+/// The database did not answer, or not in time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// The driver's word on it.
+    #[error("the database refused or was lost")]
+    Sql(#[from] sqlx::Error),
+    /// It took too long.
+    #[error("the database did not answer in time")]
+    Late,
+}
+
+/// A row as its driver returns it.
+pub(crate) enum RawRow {
+    /// From SQLite.
+    Sqlite(SqliteRow),
+    /// From PostgreSQL.
+    Postgres(PgRow),
+}
+
+/// The connections that read.
+#[derive(Debug, Clone)]
+pub(crate) enum Readers {
+    /// On SQLite, where they cannot write.
+    Sqlite(SqlitePool),
+    /// On PostgreSQL.
+    Postgres(PgPool),
+}
+
+/// The connection that writes.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    /// To SQLite.
+    Sqlite(SqliteConnection),
+    /// To PostgreSQL.
+    Postgres(PgConnection),
+}
+
+/// Expands to a query with its values bound; the driver follows from where it is run.
+macro_rules! bound {
+    ($sql:expr, $values:expr) => {{
+        let mut query = sqlx::query($sql);
+        for value in $values {
+            query = match value {
+                Value::Text(text) => query.bind(text),
+                Value::Int(number) => query.bind(number),
+            };
+        }
+        query
+    }};
+}
+
+fn sqlite_options(path: &std::path::Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .foreign_keys(true)
+        .busy_timeout(WAIT)
+        .synchronous(SqliteSynchronous::Full)
+        .disable_statement_logging()
+}
+
+fn postgres_options(options: &PgConnectOptions) -> PgConnectOptions {
+    options.clone().application_name("stead").disable_statement_logging()
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, DriverError> {
+    match tokio::time::timeout(DEADLINE, work).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(DriverError::Late),
+    }
+}
+
+impl Readers {
+    /// The pool; connections are made when they are needed. The database must exist by then.
+    pub(crate) fn new(config: &StoreConfig) -> Self {
+        match &config.url {
+            DatabaseUrl::Sqlite(path) => {
+                let options = sqlite_options(path).pragma("query_only", "1");
+                // A file of this machine's needs no proof that it is still there.
+                let pool = PoolOptions::new().max_connections(config.readers).acquire_timeout(WAIT);
+                Self::Sqlite(pool.test_before_acquire(false).connect_lazy_with(options))
+            }
+            DatabaseUrl::Postgres(options) => {
+                let pool = PoolOptions::new().max_connections(config.readers).acquire_timeout(WAIT);
+                Self::Postgres(pool.connect_lazy_with(postgres_options(options)))
+            }
+        }
+    }
+
+    /// All rows that a statement returns.
+    pub(crate) async fn rows(&self, sql: SqlStr, values: Vec<Value>) -> Result<Vec<RawRow>, DriverError> {
+        match self {
+            Self::Sqlite(pool) => {
+                let rows = in_time(bound!(sql, values).fetch_all(pool)).await?;
+                Ok(rows.into_iter().map(RawRow::Sqlite).collect())
+            }
+            Self::Postgres(pool) => {
+                let rows = in_time(bound!(sql, values).fetch_all(pool)).await?;
+                Ok(rows.into_iter().map(RawRow::Postgres).collect())
+            }
+        }
+    }
+
+    /// Closes every connection, waiting for those in use.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+impl Connection {
+    /// Connects; makes a missing SQLite file.
+    pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, DriverError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => {
+                let options = sqlite_options(path).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+                Ok(Self::Sqlite(in_time(SqliteConnection::connect_with(&options)).await?))
+            }
+            DatabaseUrl::Postgres(options) => {
+                Ok(Self::Postgres(in_time(PgConnection::connect_with(&postgres_options(options))).await?))
+            }
+        }
+    }
+
+    /// Carries out a statement and says how many rows it concerned. Only a `repeated` one is kept prepared.
+    pub(crate) async fn execute(
+        &mut self,
+        sql: SqlStr,
+        values: Vec<Value>,
+        repeated: bool,
+    ) -> Result<u64, sqlx::Error> {
+        Ok(match self {
+            Self::Sqlite(connection) => {
+                bound!(sql, values).persistent(repeated).execute(connection).await?.rows_affected()
+            }
+            Self::Postgres(connection) => {
+                bound!(sql, values).persistent(repeated).execute(connection).await?.rows_affected()
+            }
+        })
+    }
+
+    /// Carries out a constant statement without values.
+    pub(crate) async fn command(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        self.execute(SqlStr::from_static(sql), Vec::new(), true).await.map(|_| ())
+    }
+
+    /// All rows that a statement returns.
+    pub(crate) async fn rows(&mut self, sql: &'static str) -> Result<Vec<RawRow>, sqlx::Error> {
+        Ok(match self {
+            Self::Sqlite(connection) => {
+                sqlx::query(sql).fetch_all(connection).await?.into_iter().map(RawRow::Sqlite).collect()
+            }
+            Self::Postgres(connection) => {
+                sqlx::query(sql).fetch_all(connection).await?.into_iter().map(RawRow::Postgres).collect()
+            }
+        })
+    }
+
+    /// Begins the transaction of a group. A deferred one that turns to writing would fail at once on SQLite when another
+    /// process has written meanwhile, whatever the timeout says.
+    pub(crate) async fn begin(&mut self) -> Result<(), DriverError> {
+        let sql = match self {
+            Self::Sqlite(_) => "BEGIN IMMEDIATE",
+            Self::Postgres(_) => "BEGIN",
+        };
+        in_time(self.command(sql)).await
+    }
+
+    /// Says goodbye to the database.
+    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(connection) => connection.close().await,
+            Self::Postgres(connection) => connection.close().await,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The port: one statement per question.
+
+use sqlx::SqlStr;
+use stead_domain::agent::Agent;
+use stead_domain::attachment::Attachment;
+use stead_domain::build::{Build, Layer};
+use stead_domain::changes::Changes;
+use stead_domain::environment::Environment;
+use stead_domain::event::Event;
+use stead_domain::file::{Artifact, Upload};
+use stead_domain::idempotency::{IdempotencyRecord, IdempotencyScope};
+use stead_domain::key::{Key, SecretDigest};
+use stead_domain::operation::Operation;
+use stead_domain::ports::{CommitError, Committed, Page, PortFuture, SessionFilter, Store, StoreError};
+use stead_domain::project::Project;
+use stead_domain::session::Session;
+use stead_domain::source::SourceEntry;
+use stead_domain::turn::Turn;
+use stead_domain::workspace::Workspace;
+use stead_domain::{
+    AgentId, BlobId, EnvironmentId, FileId, LayerId, OperationId, ProjectId, SessionId, Slug, SourcePath, Timestamp,
+    TurnId, WorkspaceId,
+};
+
+use crate::apply::{project_and_paths, tuples};
+use crate::columns::{Reader, RowError, Values, values};
+use crate::driver::RawRow;
+use crate::rows::{
+    agent, artifact, attachment, build, environment, event, idempotency, key, layer, operation, project, session,
+    source, turn, upload, workspace,
+};
+use crate::store::SqlStore;
+use crate::table::Stored;
+
+type Read<'a, T> = PortFuture<'a, Result<T, StoreError>>;
+
+/// Values in one list of a question at most.
+const CHUNK: usize = 500;
+
+/// A project's columns, then its latest build's, all null where there is none.
+fn project_and_build(row: &RawRow) -> Result<(Project, Option<Build>), RowError> {
+    let mut reader = Reader::new(row);
+    let project = Project::read(&mut reader)?;
+    let there: Option<ProjectId> = Reader::skipping(row, reader.taken()).take()?;
+    let build = there.map(|_| Build::read(&mut reader)).transpose()?;
+    Ok((project, build))
+}
+
+impl Store for SqlStore {
+    fn commit(&self, changes: Changes) -> PortFuture<'_, Result<Committed, CommitError>> {
+        Box::pin(self.inbox.commit(changes))
+    }
+
+    fn now(&self) -> Read<'_, Timestamp> {
+        Box::pin(self.database_clock())
+    }
+
+    fn workspace_first(&self) -> Read<'_, Option<Workspace>> {
+        Box::pin(self.one("read the first workspace", workspace::FIRST, values![]))
+    }
+
+    fn key_by_digest<'a>(&'a self, digest: &'a SecretDigest) -> Read<'a, Option<Key>> {
+        Box::pin(self.one("look up a key", key::BY_DIGEST, values![*digest]))
+    }
+
+    fn keys_list(&self, workspace: WorkspaceId) -> Read<'_, Vec<Key>> {
+        Box::pin(self.all("list keys", key::LIST, values![workspace]))
+    }
+
+    fn project_fetch(&self, workspace: WorkspaceId, id: ProjectId) -> Read<'_, Option<Project>> {
+        Box::pin(self.one("read a project", project::FETCH, values![workspace, id]))
+    }
+
+    fn project_by_slug<'a>(&'a self, workspace: WorkspaceId, slug: &'a Slug) -> Read<'a, Option<Project>> {
+        Box::pin(self.one("look up a project", project::BY_SLUG, values![workspace, *slug]))
+    }
+
+    fn projects_list(&self, workspace: WorkspaceId) -> Read<'_, Vec<(Project, Option<Build>)>> {
+        let sql = SqlStr::from_static(project::LIST);
+        Box::pin(self.map("list projects", sql, values![workspace], project_and_build))
+    }
+
+    fn source_at<'a>(&'a self, project: ProjectId, paths: &'a [SourcePath]) -> Read<'a, Vec<SourceEntry>> {
+        Box::pin(async move {
+            let mut entries = Vec::with_capacity(paths.len());
+            for chunk in paths.chunks(CHUNK) {
+                let sql = source::AMONG.to_owned() + &tuples(1, chunk.len(), 2);
+                let values = project_and_paths(project, chunk);
+                let read = |row: &RawRow| source::read(&mut Reader::new(row));
+                entries.extend(self.among("read source entries", sql, values, read).await?);
+            }
+            Ok(entries)
+        })
+    }
+
+    fn source_subtree<'a>(&'a self, project: ProjectId, path: &'a SourcePath) -> Read<'a, Vec<SourceEntry>> {
+        let sql = SqlStr::from_static(source::SUBTREE);
+        let read = |row: &RawRow| source::read(&mut Reader::new(row));
+        Box::pin(self.map("read a source tree", sql, values![project, *path], read))
+    }
+
+    fn source_list(&self, project: ProjectId) -> Read<'_, Vec<SourceEntry>> {
+        let sql = SqlStr::from_static(source::LIST);
+        let read = |row: &RawRow| source::read(&mut Reader::new(row));
+        Box::pin(self.map("read a source", sql, values![project], read))
+    }
+
+    fn build_fetch(&self, project: ProjectId, number: u32) -> Read<'_, Option<Build>> {
+        Box::pin(self.one("read a build", build::FETCH, values![project, number]))
+    }
+
+    fn builds_list(&self, project: ProjectId) -> Read<'_, Vec<Build>> {
+        Box::pin(self.all("list builds", build::LIST, values![project]))
+    }
+
+    fn builds_unended<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Build>> {
+        Box::pin(self.all("list unended builds", build::UNENDED, values![node.to_owned()]))
+    }
+
+    fn layer_by_key<'a>(&'a self, workspace: WorkspaceId, node: &'a str, key: BlobId) -> Read<'a, Option<Layer>> {
+        Box::pin(self.one("look up a layer", layer::BY_KEY, values![workspace, node.to_owned(), key]))
+    }
+
+    fn layers_fetch<'a>(&'a self, ids: &'a [LayerId]) -> Read<'a, Vec<Layer>> {
+        Box::pin(async move {
+            let mut layers = Vec::with_capacity(ids.len());
+            for chunk in ids.chunks(CHUNK) {
+                let sql = layer::AMONG.to_owned() + &tuples(1, chunk.len(), 1);
+                let values = chunk.iter().fold(Values::new(), |values, id| values.with(id)).done();
+                let read = |row: &RawRow| Layer::read(&mut Reader::new(row));
+                layers.extend(self.among("read layers", sql, values, read).await?);
+            }
+            Ok(layers)
+        })
+    }
+
+    fn agent_fetch(&self, workspace: WorkspaceId, id: AgentId) -> Read<'_, Option<Agent>> {
+        Box::pin(self.one("read an agent", agent::FETCH, values![workspace, id]))
+    }
+
+    fn agents_list(&self, workspace: WorkspaceId) -> Read<'_, Vec<Agent>> {
+        Box::pin(self.all("list agents", agent::LIST, values![workspace]))
+    }
+
+    fn agents_of_project(&self, workspace: WorkspaceId, project: ProjectId) -> Read<'_, Vec<Agent>> {
+        Box::pin(self.all("list a project's agents", agent::OF_PROJECT, values![workspace, project]))
+    }
+
+    fn session_fetch(&self, workspace: WorkspaceId, id: SessionId) -> Read<'_, Option<Session>> {
+        Box::pin(self.one("read a session", session::FETCH, values![workspace, id]))
+    }
+
+    fn sessions_list(&self, workspace: WorkspaceId, filter: SessionFilter) -> Read<'_, Page<Session>> {
+        Box::pin(async move {
+            let before = filter.before.map_or_else(|| session::NEWEST.to_owned(), |id| id.to_string());
+            // One more than asked for tells whether older ones follow.
+            let limit = filter.limit.saturating_add(1).min(i64::MAX as usize);
+            let mut rows: Vec<Session> = match filter.agent_id {
+                None => self.all("list sessions", session::LIST, values![workspace, before, limit]).await?,
+                Some(agent) => {
+                    let values = values![workspace, before, limit, agent];
+                    self.all("list an agent's sessions", session::LIST_OF_AGENT, values).await?
+                }
+            };
+            let more = rows.len() > filter.limit;
+            rows.truncate(filter.limit);
+            Ok(Page { rows, more })
+        })
+    }
+
+    fn sessions_deleted<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Session>> {
+        Box::pin(self.all("list deleted sessions", session::DELETED, values![node.to_owned()]))
+    }
+
+    fn turn_fetch(&self, workspace: WorkspaceId, id: TurnId) -> Read<'_, Option<Turn>> {
+        Box::pin(self.one("read a turn", turn::FETCH, values![workspace, id]))
+    }
+
+    fn turns_list(&self, session: SessionId) -> Read<'_, Vec<Turn>> {
+        Box::pin(self.all("list turns", turn::LIST, values![session]))
+    }
+
+    fn turns_unended<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Turn>> {
+        Box::pin(self.all("list unended turns", turn::UNENDED, values![node.to_owned()]))
+    }
+
+    fn events_after(&self, session: SessionId, after: i64, limit: usize) -> Read<'_, Vec<Event>> {
+        let limit = limit.min(i64::MAX as usize);
+        Box::pin(self.all("read events", event::AFTER, values![session, after, limit]))
+    }
+
+    fn attachments_of(&self, session: SessionId) -> Read<'_, Vec<Attachment>> {
+        Box::pin(self.all("list attachments", attachment::OF_SESSION, values![session]))
+    }
+
+    fn environment_fetch(&self, id: EnvironmentId) -> Read<'_, Option<Environment>> {
+        Box::pin(self.one("read an environment", environment::FETCH, values![id]))
+    }
+
+    fn environments_on<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Environment>> {
+        Box::pin(self.all("list environments", environment::ON, values![node.to_owned()]))
+    }
+
+    fn operation_fetch(&self, id: OperationId) -> Read<'_, Option<Operation>> {
+        Box::pin(self.one("read an operation", operation::FETCH, values![id]))
+    }
+
+    fn operations_unended<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Operation>> {
+        Box::pin(self.all("list unended operations", operation::UNENDED, values![node.to_owned()]))
+    }
+
+    fn upload_fetch(&self, workspace: WorkspaceId, id: FileId) -> Read<'_, Option<Upload>> {
+        Box::pin(self.one("read an upload", upload::FETCH, values![workspace, id]))
+    }
+
+    fn artifacts_of(&self, session: SessionId) -> Read<'_, Vec<Artifact>> {
+        Box::pin(self.all("list artifacts", artifact::OF_SESSION, values![session]))
+    }
+
+    fn artifact_fetch(&self, workspace: WorkspaceId, id: FileId) -> Read<'_, Option<Artifact>> {
+        Box::pin(self.one("read an artifact", artifact::FETCH, values![workspace, id]))
+    }
+
+    fn idempotency_fetch<'a>(&'a self, scope: &'a IdempotencyScope) -> Read<'a, Option<IdempotencyRecord>> {
+        Box::pin(async move {
+            let sql = SqlStr::from_static(idempotency::FETCH);
+            let read = |row: &RawRow| idempotency::read(scope, &mut Reader::new(row));
+            let records = self.map("read a retry record", sql, idempotency::scope_values(scope), read).await?;
+            Ok(records.into_iter().next())
+        })
+    }
+}

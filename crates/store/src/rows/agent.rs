@@ -1,0 +1,26 @@
+//! Agents.
+
+use stead_domain::agent::Agent;
+
+use crate::table::table;
+
+table!(columns, Agent in "agents" {
+    "id" = "$1";
+    "workspace_id" = "$2", "name" = "$3", "harness" = "$4", "instructions" = "$5", "default_model" = "$6",
+    "project_id" = "$7", "disabled_tools" = "$8", "max_step" = "$9", "time_limit_us" = "$10", "created_at" = "$11",
+    "updated_at" = "$12", "deleted_at" = "$13";
+    row_version = "$14"
+} id, workspace_id, name, harness, instructions, default_model, project_id, disabled_tools, max_step, time_limit,
+    created_at, updated_at, deleted_at, row_version);
+
+/// Workspace, id.
+pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM agents WHERE workspace_id = $1 AND id = $2");
+/// Workspace.
+pub(crate) const LIST: &str =
+    concat!("SELECT ", columns!(), " FROM agents WHERE workspace_id = $1 AND deleted_at IS NULL ORDER BY id");
+/// Workspace, project.
+pub(crate) const OF_PROJECT: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM agents WHERE workspace_id = $1 AND project_id = $2 AND deleted_at IS NULL ORDER BY id"
+);

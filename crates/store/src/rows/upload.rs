@@ -1,0 +1,14 @@
+//! Uploaded files.
+
+use stead_domain::file::Upload;
+
+use crate::table::table;
+
+table!(columns, Upload in "uploads" {
+    "id" = "$1";
+    "workspace_id" = "$2", "filename" = "$3", "purpose" = "$4", "media_type" = "$5", "bytes" = "$6", "blob" = "$7",
+    "created_at" = "$8"
+} id, workspace_id, filename, purpose, media_type, bytes, blob, created_at);
+
+/// Workspace, id.
+pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM uploads WHERE workspace_id = $1 AND id = $2");

@@ -1,0 +1,223 @@
+//! The one task that writes, with group commit.
+//!
+//! ```text
+//! commit() ─queue→ take what is there (at most GROUP) → BEGIN → for each: SAVEPOINT, apply, RELEASE | ROLLBACK TO
+//!                                                            → COMMIT, one fsync for all → answer each
+//! ```
+//!
+//! Nobody is answered before the transaction is durable. A conflict rolls back its own commit alone. When the database is
+//! lost, everybody in the group hears so, because nobody knows how it ended; the next group connects again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use stead_domain::Timestamp;
+use stead_domain::changes::Changes;
+use stead_domain::ports::{Clock, CommitError, Committed, StoreError};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::apply::{Refusal, apply};
+use crate::columns::Reader;
+use crate::config::DatabaseUrl;
+use crate::driver::{Connection, DriverError};
+
+/// Commits in one transaction at most.
+const GROUP: usize = 256;
+/// Commits that wait in the queue at most; more wait to enter it.
+const QUEUE: usize = 1024;
+/// After this long a group counts as lost. An import of a hundred thousand files takes a few seconds.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// PostgreSQL's own clock, in microseconds.
+pub(crate) const DATABASE_CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+
+type Answer = oneshot::Sender<Result<Committed, CommitError>>;
+
+enum Message {
+    Commit(Changes, Answer),
+    Close(oneshot::Sender<()>),
+}
+
+/// What the writer has done since the store opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Commits that became durable.
+    pub(crate) commits: AtomicU64,
+    /// Transactions that made them so.
+    pub(crate) groups: AtomicU64,
+}
+
+/// The way to the writer.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    queue: mpsc::Sender<Message>,
+}
+
+/// The writer's state.
+pub(crate) struct Writer {
+    /// Where to connect again.
+    pub(crate) url: DatabaseUrl,
+    /// None after it was lost.
+    pub(crate) connection: Option<Connection>,
+    /// The clock of a database that has none of its own.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What it counts.
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// The writer ended, by closing or by a fault.
+#[derive(Debug, thiserror::Error)]
+#[error("the store is closed")]
+struct Closed;
+
+fn lost(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> CommitError {
+    CommitError::Store(StoreError { action: "commit", source: source.into() })
+}
+
+impl Inbox {
+    /// Queues a commit and waits for its outcome.
+    pub(crate) async fn commit(&self, changes: Changes) -> Result<Committed, CommitError> {
+        let (answer, outcome) = oneshot::channel();
+        self.queue.send(Message::Commit(changes, answer)).await.map_err(|_| lost(Closed))?;
+        outcome.await.unwrap_or_else(|_| Err(lost(Closed)))
+    }
+
+    /// Lets the writer finish what is queued, disconnect and end.
+    pub(crate) async fn close(&self) {
+        let (done, ended) = oneshot::channel();
+        if self.queue.send(Message::Close(done)).await.is_ok() {
+            // An error says that it ended before it read the message.
+            let _ = ended.await;
+        }
+    }
+}
+
+impl Writer {
+    /// Starts the task; it ends when it is told to or when every way to it is gone.
+    pub(crate) fn start(self) -> Inbox {
+        let (queue, inbox) = mpsc::channel(QUEUE);
+        tokio::spawn(self.run(inbox));
+        Inbox { queue }
+    }
+
+    async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+        let mut messages = Vec::with_capacity(GROUP);
+        let mut closing = Vec::new();
+        while closing.is_empty() && inbox.recv_many(&mut messages, GROUP).await > 0 {
+            let (mut changes, mut answers) = (Vec::new(), Vec::new());
+            for message in messages.drain(..) {
+                match message {
+                    Message::Commit(change, answer) => {
+                        changes.push(change);
+                        answers.push(answer);
+                    }
+                    Message::Close(done) => closing.push(done),
+                }
+            }
+            if !changes.is_empty() {
+                Box::pin(self.group(&changes, answers)).await;
+            }
+        }
+        if let Some(connection) = self.connection.take()
+            && let Err(error) = connection.close().await
+        {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the database was gone before the store closed");
+        }
+        drop(inbox);
+        for done in closing {
+            // Whoever asked may have stopped waiting.
+            let _ = done.send(());
+        }
+    }
+
+    /// Carries out a group and answers everybody in it.
+    async fn group(&mut self, changes: &[Changes], answers: Vec<Answer>) {
+        // A caller that stopped waiting is not an error: its commit stands or falls with the others.
+        match self.carry_out(changes).await {
+            Ok((at, outcomes)) => {
+                for (outcome, answer) in outcomes.into_iter().zip(answers) {
+                    let _ = answer.send(match outcome {
+                        Ok(()) => Ok(Committed { at }),
+                        Err(Refusal::Conflict(table)) => Err(CommitError::Conflict(table)),
+                        Err(Refusal::Failed(source)) => Err(lost(source)),
+                    });
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                for answer in answers {
+                    let _ = answer.send(Err(lost(Arc::clone(&error))));
+                }
+            }
+        }
+    }
+
+    /// On an error the connection is dropped, and with it the transaction unless its commit had arrived.
+    async fn carry_out(&mut self, changes: &[Changes]) -> Result<(Timestamp, Vec<Result<(), Refusal>>), DriverError> {
+        let mut connection = self.begun().await?;
+        let outcome = tokio::time::timeout(DEADLINE, self.transaction(&mut connection, changes)).await;
+        let outcome = outcome.map_err(|_| DriverError::Late)??;
+        self.connection = Some(connection);
+        Ok(outcome)
+    }
+
+    /// A connection with an open transaction. The old connection may have died while it was idle; then nothing was begun,
+    /// and a new one is as good.
+    async fn begun(&mut self) -> Result<Connection, DriverError> {
+        if let Some(mut connection) = self.connection.take() {
+            match connection.begin().await {
+                Ok(()) => return Ok(connection),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(error, "the database connection was lost; connecting again");
+                }
+            }
+        }
+        let mut connection = Connection::open(&self.url).await?;
+        connection.begin().await?;
+        Ok(connection)
+    }
+
+    async fn transaction(
+        &self,
+        connection: &mut Connection,
+        changes: &[Changes],
+    ) -> Result<(Timestamp, Vec<Result<(), Refusal>>), sqlx::Error> {
+        // A commit that is alone in its group is the whole transaction and needs no savepoint.
+        let alone = changes.len() == 1;
+        let mut outcomes = Vec::with_capacity(changes.len());
+        for change in changes {
+            if !alone {
+                connection.command("SAVEPOINT one").await?;
+            }
+            let outcome = apply(connection, change).await;
+            if !alone {
+                if outcome.is_err() {
+                    connection.command("ROLLBACK TO SAVEPOINT one").await?;
+                }
+                connection.command("RELEASE SAVEPOINT one").await?;
+            }
+            outcomes.push(outcome);
+        }
+        let durable = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+        if durable == 0 {
+            connection.command("ROLLBACK").await?;
+            return Ok((Timestamp::default(), outcomes));
+        }
+        let at = self.now(connection).await?;
+        connection.command("COMMIT").await?;
+        self.counters.commits.fetch_add(durable, Ordering::Relaxed);
+        self.counters.groups.fetch_add(1, Ordering::Relaxed);
+        Ok((at, outcomes))
+    }
+
+    async fn now(&self, connection: &mut Connection) -> Result<Timestamp, sqlx::Error> {
+        if matches!(connection, Connection::Sqlite(_)) {
+            return Ok(self.clock.now());
+        }
+        let rows = connection.rows(DATABASE_CLOCK).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        Reader::new(row).take().map_err(|error| sqlx::Error::Decode(Box::new(error)))
+    }
+}
