@@ -36,14 +36,14 @@ pub(super) fn arrange(descriptors: Vec<Placed>) -> Result<(), Failure> {
             OpenOptions::new().read(true).write(true).open("/dev/null").at(Step::Descriptors, "/dev/null")?;
         *slot = Some(lift(nothing.into())?);
     }
+    // Everything first, and the placed ones after it: `dup2` clears the mark again.
+    close_on_exec(0, i32::MAX).at(Step::Descriptors, "marking")?;
     for (target, slot) in lifted.iter().enumerate() {
-        let target = target as i32;
-        match slot {
-            Some(descriptor) => place(descriptor, target).at(Step::Descriptors, target)?,
-            None => close_on_exec(target, target).at(Step::Descriptors, target)?,
+        if let Some(descriptor) = slot {
+            place(descriptor, target as i32).at(Step::Descriptors, target)?;
         }
     }
-    close_on_exec(FIRST_WORKING_DESCRIPTOR, i32::MAX).at(Step::Descriptors, "the rest")
+    Ok(())
 }
 
 /// Rust ignores `SIGPIPE`, and whoever started the service may have had others ignored; a program must

@@ -1,23 +1,26 @@
 //! The system call filter: an allow-list ([`table`]) compiled to BPF.
 //!
-//! Answers, in the order in which they are decided: the x32 range is refused with `EPERM`; `clone3`
-//! says `ENOSYS`, so that the C library falls back to `clone`, whose flags can be examined; calls newer
-//! than the table say `ENOSYS`, which programs expect of an old kernel; a foreign architecture kills
-//! the process; what the table allows passes; everything else says `EPERM`.
+//! Answers, in the order in which they are decided: a foreign architecture kills the process; the x32
+//! range is refused with `EPERM`; `clone3` says `ENOSYS`, so that the C library falls back to `clone`,
+//! whose flags can be examined; calls newer than the table say `ENOSYS`, which programs expect of an
+//! old kernel; what the table allows passes; calls with rules about their arguments are examined;
+//! everything else says `EPERM`.
+//!
+//! The kernel runs a new filter once for every call number there is, so its length is paid at every
+//! start: the table is compiled to ranges by [`ranges`], and only the rules are left to `seccompiler`.
 
+mod ranges;
 mod rules;
 mod table;
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, sock_filter};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
+use ranges::{
+    ARCHITECTURE_OFFSET, AUDIT_ARCHITECTURE, JUMP_IF_AT_LEAST, JUMP_IF_EQUAL, LOAD_WORD, NUMBER_OFFSET, RETURN, instruction,
+};
 use table::{ALLOWED, ALLOWED_ON_THIS_ARCHITECTURE, NEWEST_KNOWN_CALL};
-
-const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-const JUMP_IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 /// Set in the number of every x32 call, which the kernel takes under the same architecture word.
 const X32_BIT: u32 = 0x4000_0000;
@@ -42,13 +45,8 @@ pub enum SeccompError {
 /// When the architecture has no table.
 pub fn compile() -> Result<BpfProgram, SeccompError> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into().map_err(|_| SeccompError::Architecture)?;
-    let mut calls: BTreeMap<i64, Vec<seccompiler::SeccompRule>> = BTreeMap::new();
-    for number in ALLOWED.iter().chain(ALLOWED_ON_THIS_ARCHITECTURE) {
-        calls.insert(*number, Vec::new());
-    }
-    for (number, rules) in rules::by_argument().map_err(SeccompError::Compile)? {
-        calls.insert(number, rules);
-    }
+    let calls: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
+        rules::by_argument().map_err(SeccompError::Compile)?.into_iter().collect();
     let filter = SeccompFilter::new(
         calls,
         SeccompAction::Errno(libc::EPERM as u32),
@@ -56,9 +54,10 @@ pub fn compile() -> Result<BpfProgram, SeccompError> {
         architecture,
     )
     .map_err(SeccompError::Compile)?;
-    let allow_list: BpfProgram = filter.try_into().map_err(SeccompError::Compile)?;
+    let by_argument: BpfProgram = filter.try_into().map_err(SeccompError::Compile)?;
     let mut program = preamble();
-    program.extend(allow_list);
+    program.extend(ranges::allow(ALLOWED.iter().chain(ALLOWED_ON_THIS_ARCHITECTURE).copied()));
+    program.extend(by_argument);
     Ok(program)
 }
 
@@ -70,13 +69,14 @@ pub fn load(program: &BpfProgram) -> Result<(), SeccompError> {
     seccompiler::apply_filter(program).map_err(|error| SeccompError::Load(error.to_string()))
 }
 
-/// What the allow-list cannot say: refusals with another answer than its own.
+/// What comes before the allow-list.
 fn preamble() -> BpfProgram {
     let refuse = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;
-    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
-        // The call's number is the first word of the filter's data.
-        instruction(LOAD_WORD, 0, 0, 0),
+        instruction(LOAD_WORD, 0, 0, ARCHITECTURE_OFFSET),
+        instruction(JUMP_IF_EQUAL, 1, 0, AUDIT_ARCHITECTURE),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        instruction(LOAD_WORD, 0, 0, NUMBER_OFFSET),
         instruction(JUMP_IF_AT_LEAST, 0, 1, X32_BIT),
         instruction(RETURN, 0, 0, refuse(libc::EPERM)),
         instruction(JUMP_IF_EQUAL, 1, 0, libc::SYS_clone3 as u32),
@@ -113,6 +113,6 @@ mod tests {
             assert!(by_argument.iter().any(|(with_rules, rules)| *with_rules == number && !rules.is_empty()));
         }
         let program = compile().unwrap();
-        assert!(program.len() < 4096, "{} instructions", program.len());
+        assert!(program.len() < 400, "{} instructions", program.len());
     }
 }
