@@ -171,8 +171,7 @@ impl<R: Read> Reader<R> {
             return Err(ArchiveError::NotAnArchive { found: "the compressed data holds no tar" });
         }
         let mut fields = tar_header::parse(&block)?;
-        // A hard link has no body, whatever its size field repeats from the file it points to.
-        if fields.kind == b'1' {
+        if has_no_body(fields.kind) {
             fields.size = 0;
         }
         self.set_size(fields.size);
@@ -201,7 +200,7 @@ impl<R: Read> Reader<R> {
 
     fn member(&mut self, fields: Fields, extensions: Extensions) -> Result<Member, ArchiveError> {
         if let Some(size) = extensions.size
-            && fields.kind != b'1'
+            && !has_no_body(fields.kind)
         {
             self.set_size(size);
         }
@@ -267,6 +266,12 @@ impl<R: Read> Reader<R> {
         }
         Ok(())
     }
+}
+
+/// Links, devices and directories are headers alone. Their size field may still say something: a link repeats its
+/// target's size, an old directory states its quota.
+fn has_no_body(kind: u8) -> bool {
+    matches!(kind, b'1'..=b'6')
 }
 
 fn sparse(name: &str) -> ArchiveError {

@@ -65,7 +65,7 @@ fn every_limit_stops_its_bomb() {
 
     // Bytes that belong to nothing: in a skipped member, in endless headers, behind the end.
     let mut skipped = Vec::new();
-    header(&mut skipped, b'2', "link", 20_000_000);
+    header(&mut skipped, b'Q', "unknown", 20_000_000);
     skipped.resize(20_000_512, 0);
     assert_eq!(limit_of(&gzip(&skipped)), Limit::ExpandedBytes);
     let mut headers = Vec::new();
@@ -77,6 +77,17 @@ fn every_limit_stops_its_bomb() {
     member(&mut behind, b'0', "a", b"a");
     behind.resize(20_000_000, 0);
     assert_eq!(limit_of(&gzip(&behind)), Limit::ExpandedBytes);
+}
+
+#[test]
+fn links_and_directories_have_no_body_whatever_their_size_says() {
+    let mut tar = Vec::new();
+    for (kind, name) in [(b'1', "hard"), (b'2', "soft"), (b'5', "directory")] {
+        header(&mut tar, kind, name, 100);
+    }
+    member(&mut tar, b'0', "file", b"text");
+    let (report, collected) = read_bytes(&tar).unwrap();
+    assert_eq!((report.skipped.count, report.directories, &collected.files["file"].1[..]), (2, 1, &b"text"[..]));
 }
 
 #[test]
