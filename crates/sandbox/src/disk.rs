@@ -34,7 +34,7 @@ pub fn usage(directory: &Path) -> io::Result<Usage> {
     let stat = rustix::fs::fstat(&root)?;
     let mut walk = Walk { device: stat.st_dev, seen: HashSet::new(), usage: Usage::default() };
     walk.count(&stat);
-    walk.enter(root, 0)?;
+    walk.enter(&root, 0)?;
     Ok(walk.usage)
 }
 
@@ -48,14 +48,14 @@ struct Walk {
 }
 
 impl Walk {
-    fn enter(&mut self, directory: OwnedFd, depth: usize) -> io::Result<()> {
-        for entry in Dir::read_from(&directory)? {
+    fn enter(&mut self, directory: &OwnedFd, depth: usize) -> io::Result<()> {
+        for entry in Dir::read_from(directory)? {
             let entry = entry?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
                 continue;
             }
-            let stat = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => continue,
                 outcome => outcome?,
             };
@@ -70,10 +70,10 @@ impl Walk {
                 self.usage.unvisited += 1;
                 continue;
             }
-            match rustix::fs::openat(&directory, name, FLAGS, Mode::empty()) {
+            match rustix::fs::openat(directory, name, FLAGS, Mode::empty()) {
                 // Replaced or removed meanwhile.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                outcome => self.enter(outcome?, depth + 1)?,
+                outcome => self.enter(&outcome?, depth + 1)?,
             }
         }
         Ok(())

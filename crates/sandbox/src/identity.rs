@@ -6,11 +6,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::cgroup::{CgroupError, CgroupManager};
+use crate::launched::readable_before;
 
 /// Field 22 of `/proc/<pid>/stat`, counted from the state, which is field 3.
 const START_TIME_AFTER_STATE: usize = 19;
@@ -62,7 +62,9 @@ pub fn kill_tree(
     };
     if let Some(pidfd) = open(pid, start_time_ticks).map_err(|error| failed("open", error))? {
         kill_by_pidfd(pidfd.as_fd()).map_err(|error| failed("kill", error))?;
-        if !ended_within(pidfd.as_fd(), patience).map_err(|error| failed("wait for", error))? {
+        if !readable_before(pidfd.as_fd(), Instant::now() + patience)
+            .map_err(|error| failed("wait for", error.into()))?
+        {
             return Err(failed("wait for", io::ErrorKind::TimedOut.into()));
         }
     }
@@ -77,18 +79,6 @@ pub(crate) fn kill_by_pidfd(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     match rustix::process::pidfd_send_signal(pidfd, Signal::KILL) {
         Err(Errno::SRCH) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
-    }
-}
-
-fn ended_within(pidfd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match rustix::event::poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&left)) {
-            Err(Errno::INTR) => {}
-            outcome => return Ok(outcome? > 0),
-        }
     }
 }
 

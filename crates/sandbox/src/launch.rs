@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::identity;
+use crate::launched::{Launched, readable_before, wait_by_pidfd};
 use crate::launcher;
 use crate::message::{Envelope, Failure, LandlockStatus, Report};
 use crate::plan::{FIRST_WORKING_DESCRIPTOR, LISTEN_DESCRIPTOR, PlanError, SandboxPlan};
@@ -73,47 +73,6 @@ pub enum LaunchError {
     Deadline,
 }
 
-/// A running sandbox. Dropping it neither stops nor reaps it.
-#[derive(Debug)]
-pub struct Launched {
-    /// Host pid of the sandbox's pid 1, a child of this process.
-    pub pid: i32,
-    /// When it was started, in clock ticks since boot; with `pid` it names the process for ever.
-    pub start_time_ticks: u64,
-    /// Readable (poll) when pid 1 has ended.
-    pub pidfd: OwnedFd,
-    /// How much of the second fence this kernel took.
-    pub landlock: LandlockStatus,
-}
-
-/// How a sandbox's pid 1 ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself, with this status.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-}
-
-impl Launched {
-    /// Kills pid 1, and with it everything in the sandbox. An already ended one is no error.
-    ///
-    /// # Errors
-    /// When the kernel refuses the signal.
-    pub fn kill(&self) -> io::Result<()> {
-        identity::kill_by_pidfd(self.pidfd.as_fd())
-    }
-
-    /// Waits until pid 1 has ended and reaps it; `None` when `patience` runs out first. Must be called
-    /// until it answers, or a zombie stays. Only the process that launched can learn the status.
-    ///
-    /// # Errors
-    /// When this process is not the parent, or the status was taken already.
-    pub fn wait(&self, patience: Duration) -> io::Result<Option<Exit>> {
-        wait_by_pidfd(self.pidfd.as_fd(), patience)
-    }
-}
-
 /// Starts a sandbox. `executable` is the binary that calls [`crate::launcher_main`], usually
 /// `/proc/self/exe`. On success the program has been executed, or is about to be with nothing left
 /// that could fail.
@@ -146,10 +105,14 @@ pub fn launch(executable: &Path, plan: &SandboxPlan, handover: &Handover<'_>) ->
         let _ = launcher.kill();
     }
     let status = wait_for_launcher(&mut launcher);
+    if outcome.is_err() && attempt.started.is_none() {
+        // It may have made the process before it was ended; then the name is still in the socket.
+        let _ = attempt.follow(&ours, Instant::now() + Duration::from_secs(1));
+    }
     match (outcome, attempt) {
         (Ok(()), Attempt { started: Some((pid, pidfd)), ready: Some(landlock) }) => {
-            let start_time_ticks =
-                identity::start_time(pid).map_err(|source| LaunchError::Io { action: "read the start time", source })?;
+            let start_time_ticks = identity::start_time(pid)
+                .map_err(|source| LaunchError::Io { action: "read the start time", source })?;
             Ok(Launched { pid, start_time_ticks, pidfd, landlock })
         }
         (outcome, attempt) => {
@@ -251,29 +214,6 @@ fn wait_for_launcher(launcher: &mut Child) -> String {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
     }
-}
-
-fn readable_before(descriptor: BorrowedFd<'_>, deadline: Instant) -> rustix::io::Result<bool> {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match rustix::event::poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&left)) {
-            Err(rustix::io::Errno::INTR) => {}
-            Ok(count) => return Ok(count > 0),
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn wait_by_pidfd(pidfd: BorrowedFd<'_>, patience: Duration) -> io::Result<Option<Exit>> {
-    if !readable_before(pidfd, Instant::now() + patience)? {
-        return Ok(None);
-    }
-    let status = rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED)?;
-    Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, signal) => Exit::Signal(signal.unwrap_or(Signal::KILL.as_raw())),
-    }))
 }
 
 fn io_error(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {

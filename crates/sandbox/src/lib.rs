@@ -23,11 +23,13 @@ pub mod features;
 pub mod identity;
 mod kernel;
 mod launch;
+mod launched;
 mod launcher;
 mod message;
 pub mod plan;
 pub mod seccomp;
 
-pub use launch::{Exit, Handover, LAUNCH_DEADLINE, LaunchError, Launched, launch};
+pub use launch::{Handover, LAUNCH_DEADLINE, LaunchError, launch};
+pub use launched::{Exit, Launched};
 pub use launcher::{LAUNCHER_NAME, launcher_main, started_as_launcher};
 pub use message::{Failure, LandlockStatus, Step};

@@ -114,12 +114,16 @@ mod tests {
 
     #[test]
     fn each_version_gets_its_own_files() {
-        let limits =
-            Limits { memory_bytes: 1 << 27, processes: 64, cpu_millis: 1500, open_files: 64, file_size: None };
+        let limits = Limits { memory_bytes: 1 << 27, processes: 64, cpu_millis: 1500, open_files: 64, file_size: None };
         let cases = [
             (
                 Version::Unified,
-                vec![("memory.max", "134217728"), ("memory.swap.max", "0"), ("pids.max", "64"), ("cpu.max", "150000 100000")],
+                vec![
+                    ("memory.max", "134217728"),
+                    ("memory.swap.max", "0"),
+                    ("pids.max", "64"),
+                    ("cpu.max", "150000 100000"),
+                ],
             ),
             (
                 Version::Legacy,

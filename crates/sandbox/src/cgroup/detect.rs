@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::files::{numbers, write};
-use super::{CgroupError, CgroupManager, Controller, make_directory};
+use super::manager::make_directory;
+use super::{CgroupError, CgroupManager, Controller};
 
 /// A mounted hierarchy.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,8 +17,7 @@ enum Hierarchy {
 
 pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
     let read = |path: &str| {
-        fs::read_to_string(path)
-            .map_err(|source| CgroupError::Io { action: "read", path: path.into(), source })
+        fs::read_to_string(path).map_err(|source| CgroupError::Io { action: "read", path: path.into(), source })
     };
     let hierarchies = parse_mounts(&read("/proc/self/mountinfo")?);
     let own = parse_own_unified(&read("/proc/self/cgroup")?);
@@ -63,8 +63,11 @@ fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BT
     let own = mount.join(own.trim_start_matches('/'));
     // A service that moved itself into its leaf before was restarted there.
     let own = if own.ends_with(&leaf) { own.parent().unwrap_or(mount).to_path_buf() } else { own };
-    let offered = fs::read_to_string(own.join("cgroup.controllers"))
-        .map_err(|source| CgroupError::Io { action: "read", path: own.join("cgroup.controllers"), source })?;
+    let offered = fs::read_to_string(own.join("cgroup.controllers")).map_err(|source| CgroupError::Io {
+        action: "read",
+        path: own.join("cgroup.controllers"),
+        source,
+    })?;
     let controllers: BTreeSet<Controller> = Controller::BOUNDS
         .into_iter()
         .filter(|controller| offered.split_ascii_whitespace().any(|name| name == controller.name()))
@@ -144,7 +147,10 @@ mod tests {
             Hierarchy::Legacy { mount: "/sys/fs/cgroup/cpu,cpuacct".into(), controllers: both },
         ];
         assert_eq!(parse_mounts(text), expected);
-        assert_eq!(parse_own_unified("3:pids:/a\n0::/system.slice/stead.service\n").unwrap(), "/system.slice/stead.service");
+        assert_eq!(
+            parse_own_unified("3:pids:/a\n0::/system.slice/stead.service\n").unwrap(),
+            "/system.slice/stead.service"
+        );
     }
 
     #[test]

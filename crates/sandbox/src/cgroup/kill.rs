@@ -41,10 +41,7 @@ pub(super) fn kill(
     }
 }
 
-fn signal_frozen(
-    freezer: Option<&Path>,
-    pids: impl Fn() -> Result<Vec<i32>, CgroupError>,
-) -> Result<(), CgroupError> {
+fn signal_frozen(freezer: Option<&Path>, pids: impl Fn() -> Result<Vec<i32>, CgroupError>) -> Result<(), CgroupError> {
     let state = freezer.map(|directory| directory.join("freezer.state")).filter(|state| state.exists());
     if let Some(state) = &state {
         write(state, "FROZEN")?;

@@ -127,7 +127,9 @@ fn mount_attributes() -> Feature {
 fn id_mapped_mounts(data: &Path) -> Feature {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let outcome = user_namespace(65_536, 65_536)
-        .map_err(|failure| failure.errno.map_or_else(|| io::Error::other(failure.message), io::Error::from_raw_os_error))
+        .map_err(|failure| {
+            failure.errno.map_or_else(|| io::Error::other(failure.message), io::Error::from_raw_os_error)
+        })
         .and_then(|namespace| {
             let tree = rustix::mount::open_tree(CWD, data, flags)?;
             change_mount(&tree, MountChange { id_map: Some(namespace.as_fd()), ..MountChange::default() })

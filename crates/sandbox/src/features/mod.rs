@@ -117,11 +117,5 @@ fn group_kill(cgroups: &CgroupManager) -> Feature {
     } else {
         (State::Partial, "a sandbox is killed by its first process alone")
     };
-    Feature {
-        name: "cgroup kill".to_string(),
-        state,
-        required: false,
-        explanation: explanation.to_string(),
-        fix: None,
-    }
+    Feature { name: "cgroup kill".to_string(), state, required: false, explanation: explanation.to_string(), fix: None }
 }

@@ -15,9 +15,8 @@ pub(super) fn project_quota(data: &Path) -> Feature {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         options_of(&mounts, rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()))
     });
-    let present = options.is_some_and(|options| {
-        options.split(',').any(|option| matches!(option, "prjquota" | "pquota") || option.starts_with("prjjquota"))
-    });
+    let present =
+        options.is_some_and(|options| options.split(',').any(|option| matches!(option, "prjquota" | "pquota")));
     let (state, explanation, fix) = if present {
         (State::Partial, "soft accounting: the file system has project quotas, which are not used yet", None)
     } else {
@@ -38,7 +37,8 @@ fn options_of(mounts: &str, major: u32, minor: u32) -> Option<String> {
     mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
         let mut place = place.split(' ');
-        (place.nth(2)? == device).then(|| format!("{},{}", place.nth(2).unwrap_or(""), kind.rsplit(' ').next().unwrap_or("")))
+        (place.nth(2)? == device)
+            .then(|| format!("{},{}", place.nth(2).unwrap_or(""), kind.rsplit(' ').next().unwrap_or("")))
     })
 }
 

@@ -16,8 +16,8 @@ const SIGNAL_SET_BYTES: usize = 8;
 const KERNEL_SIGACTION_WORDS: usize = 8;
 
 /// Moves a descriptor out of the way of the program's numbers; it closes itself on `exec`.
-pub(super) fn lift(descriptor: OwnedFd) -> Result<OwnedFd, Failure> {
-    rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST_WORKING_DESCRIPTOR).at(Step::Descriptors, "moving")
+pub(super) fn lift(descriptor: &OwnedFd) -> Result<OwnedFd, Failure> {
+    rustix::io::fcntl_dupfd_cloexec(descriptor, FIRST_WORKING_DESCRIPTOR).at(Step::Descriptors, "moving")
 }
 
 /// Gives every handed-over descriptor its number, fills 0 to 2 with `/dev/null` where nothing was
@@ -29,12 +29,11 @@ pub(super) fn arrange(descriptors: Vec<Placed>) -> Result<(), Failure> {
         let Some(slot @ None) = slot else {
             return Err(refuse(Step::Descriptors, target, "the number is out of range or taken"));
         };
-        *slot = Some(lift(descriptor)?);
+        *slot = Some(lift(&descriptor)?);
     }
     for slot in lifted.iter_mut().take(3).filter(|slot| slot.is_none()) {
-        let nothing =
-            OpenOptions::new().read(true).write(true).open("/dev/null").at(Step::Descriptors, "/dev/null")?;
-        *slot = Some(lift(nothing.into())?);
+        let nothing = OpenOptions::new().read(true).write(true).open("/dev/null").at(Step::Descriptors, "/dev/null")?;
+        *slot = Some(lift(&nothing.into())?);
     }
     // Everything first, and the placed ones after it: `dup2` clears the mark again.
     close_on_exec(0, i32::MAX).at(Step::Descriptors, "marking")?;
@@ -59,7 +58,13 @@ pub(super) fn reset_signals() -> Result<(), Failure> {
         // least as long as the kernel's structure and only read. No safe wrapper exists.
         #[expect(unsafe_code, reason = "no safe wrapper of signal dispositions exists")]
         let outcome = unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), SIGNAL_SET_BYTES)
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                SIGNAL_SET_BYTES,
+            )
         };
         if outcome != 0 {
             return Err(io::Error::last_os_error()).at(Step::Descriptors, format!("signal {signal}"));

@@ -42,6 +42,7 @@ fn set_up(
     let Received { plan, program, mut descriptors } = received;
     await_byte(told, IDS_MAPPED, Step::IdMap)?;
     privileges::become_own_root()?;
+    privileges::leave_session_keyring()?;
     rustix::process::setsid().at(Step::Clone, "session")?;
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Network, "host name")?;
     loopback::bring_up()?;
@@ -55,7 +56,7 @@ fn set_up(
     if let Some(listener) = listener {
         descriptors.push(Placed { descriptor: listener, target: LISTEN_DESCRIPTOR });
     }
-    let program = program.map(descriptors::lift).transpose()?;
+    let program = program.as_ref().map(descriptors::lift).transpose()?;
     descriptors::arrange(descriptors)?;
 
     limits::apply(&plan.limits)?;

@@ -24,6 +24,5 @@ pub(super) fn apply(limits: &Limits) -> Result<(), Failure> {
 
 fn lower(resource: Resource, value: u64) -> Result<(), Failure> {
     let value = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
-    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
-        .at(Step::Limits, format!("{resource:?}"))
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).at(Step::Limits, format!("{resource:?}"))
 }

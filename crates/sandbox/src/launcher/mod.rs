@@ -25,6 +25,7 @@ use std::process::Command;
 
 use rustix::fd::OwnedFd;
 
+use crate::cgroup::Cgroup;
 use crate::features;
 use crate::kernel::{Cloned, NAMESPACES, clone_into_namespaces};
 use crate::message::{AtStep, Failure, Report, Step};
@@ -69,7 +70,7 @@ fn launch(channel: &Channel, received: Received) -> Result<(), Failure> {
     let listener = plan.listen.as_deref().map(outside::listen).transpose()?;
     let sources = sources::open(plan)?;
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Clone, "pipe")?;
-    let unified = plan.cgroup.as_ref().and_then(|cgroup| cgroup.open_unified());
+    let unified = plan.cgroup.as_ref().and_then(Cgroup::open_unified);
     let cloned = clone_into_namespaces(NAMESPACES, true, unified.as_ref().map(std::os::fd::AsFd::as_fd))
         .at(Step::Clone, "namespaces")?;
     match cloned {

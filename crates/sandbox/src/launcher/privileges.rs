@@ -16,6 +16,23 @@ pub(super) fn become_own_root() -> Result<(), Failure> {
     rustix::thread::set_thread_res_uid(user, user, user).at(Step::IdMap, "own root")
 }
 
+/// Leaves the service's session keyring, which would be inherited otherwise. The filter forbids every
+/// later look at keys; this is for `/proc/keys`.
+pub(super) fn leave_session_keyring() -> Result<(), Failure> {
+    const JOIN_SESSION_KEYRING: libc::c_int = 1;
+    // SAFETY: a null name asks for a new anonymous keyring; no memory is touched.
+    #[expect(unsafe_code, reason = "no safe wrapper of keyctl exists")]
+    let outcome = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
+    if outcome >= 0 {
+        return Ok(());
+    }
+    match std::io::Error::last_os_error() {
+        // A kernel without keys has none to leave, and an outer container may forbid the call.
+        error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Ok(()),
+        error => Err(error).at(Step::Privileges, "session keyring"),
+    }
+}
+
 /// Sets this namespace's own bound on user namespaces to zero: a second fence behind the filter.
 pub(super) fn forbid_nested_user_namespaces() -> Result<(), Failure> {
     let path = "/proc/sys/user/max_user_namespaces";
@@ -50,7 +67,8 @@ pub(super) fn give_up(uid: u32, gid: u32) -> Result<(), Failure> {
     rustix::thread::set_thread_res_uid(user, user, user).at(Step::Privileges, "run user")?;
     for set in [CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
         caps::clear(None, set).map_err(|error| refuse(Step::Privileges, "capabilities", error.to_string()))?;
-        let left = caps::read(None, set).map_err(|error| refuse(Step::Privileges, "capabilities", error.to_string()))?;
+        let left =
+            caps::read(None, set).map_err(|error| refuse(Step::Privileges, "capabilities", error.to_string()))?;
         if !left.is_empty() {
             return Err(refuse(Step::Privileges, "capabilities", format!("{left:?} remain")));
         }

@@ -47,13 +47,8 @@ pub(crate) fn receive(channel: &Channel) -> Result<Received, Failure> {
     let mut byte = [0_u8; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(
-        &channel.socket,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )
-    .at(Step::Receive, "plan")?;
+    rustix::net::recvmsg(&channel.socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        .at(Step::Receive, "plan")?;
     let mut descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,

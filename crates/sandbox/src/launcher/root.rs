@@ -8,9 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
-};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags};
 
 use super::sources::{DEVICES, Sources, Tree};
 use super::targets;
@@ -53,19 +51,20 @@ fn fixed_parts(plan: &SandboxPlan, root: BorrowedFd<'_>, devices: &[Tree]) -> Re
         let path = Path::new("/dev").join(name);
         targets::attach(&device.mount, targets::file(root, &path)?, Step::Root, &path)?;
     }
-    let links =
-        [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
+    let links = [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ];
     for (name, to) in links {
         targets::symlink(root, &Path::new("/dev").join(name), Path::new(to))?;
     }
     if plan.pseudo_terminals {
         let options = [("ptmxmode", "0666".to_string()), ("mode", "0620".to_string()), ("max", "64".to_string())];
-        let terminals = file_system(
-            "devpts",
-            &options,
-            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-        )
-        .at(Step::Root, "/dev/pts")?;
+        let terminals =
+            file_system("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+                .at(Step::Root, "/dev/pts")?;
         let path = Path::new("/dev/pts");
         targets::attach(terminals, targets::directory(root, path, 0o755)?, Step::Root, path)?;
         targets::symlink(root, Path::new("/dev/ptmx"), Path::new("pts/ptmx"))?;
@@ -81,11 +80,8 @@ fn fixed_parts(plan: &SandboxPlan, root: BorrowedFd<'_>, devices: &[Tree]) -> Re
 fn make(plan: &SandboxPlan, root: BorrowedFd<'_>, mount: &Mount, tree: Option<Tree>) -> Result<(), Failure> {
     let target = mount.target();
     if let Some(tree) = tree {
-        let place = if tree.is_directory {
-            targets::directory(root, target, 0o755)?
-        } else {
-            targets::file(root, target)?
-        };
+        let place =
+            if tree.is_directory { targets::directory(root, target, 0o755)? } else { targets::file(root, target)? };
         return targets::attach(tree.mount, place, Step::Mount, target);
     }
     match mount {
@@ -98,9 +94,10 @@ fn make(plan: &SandboxPlan, root: BorrowedFd<'_>, mount: &Mount, tree: Option<Tr
         Mount::Symlink { to, .. } => targets::symlink(root, target, to),
         Mount::Directory { mode, .. } => targets::directory(root, target, *mode).map(drop),
         // These have a source, so they were attached above.
-        Mount::BindReadOnly { .. } | Mount::BindWritable { .. } | Mount::OverlayReadOnly { .. } | Mount::Overlay { .. } => {
-            Ok(())
-        }
+        Mount::BindReadOnly { .. }
+        | Mount::BindWritable { .. }
+        | Mount::OverlayReadOnly { .. }
+        | Mount::Overlay { .. } => Ok(()),
     }
 }
 

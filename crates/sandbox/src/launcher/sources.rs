@@ -65,9 +65,8 @@ fn open_one(plan: &SandboxPlan, mount: &Mount) -> Result<Option<Tree>, Failure> 
         }
         Mount::OverlayReadOnly { lowers, target } => overlay(target, &directories(lowers)?, None)?,
         Mount::Overlay { lowers, upper, work, target, lowers_as_run_user } => {
-            let lowers =
-                if *lowers_as_run_user { owned_by_run_user(plan, lowers)? } else { directories(lowers)? };
-            overlay(target, &lowers, Some((directory(upper)?, directory(work)?)))?
+            let lowers = if *lowers_as_run_user { owned_by_run_user(plan, lowers)? } else { directories(lowers)? };
+            overlay(target, &lowers, Some(&(directory(upper)?, directory(work)?)))?
         }
         Mount::Tmpfs { .. } | Mount::File { .. } | Mount::Symlink { .. } | Mount::Directory { .. } => return Ok(None),
     };
@@ -98,7 +97,7 @@ fn directory(path: &Path) -> Result<OwnedFd, Failure> {
 
 /// An overlay of opened directories. They are named through `/proc/self/fd`, because the kernel takes
 /// at most 255 bytes for one value and because what was opened is what must be mounted.
-fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<(OwnedFd, OwnedFd)>) -> Result<Tree, Failure> {
+fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<&(OwnedFd, OwnedFd)>) -> Result<Tree, Failure> {
     let subject = format!("overlay at {}", target.display());
     let named = |descriptor: &OwnedFd| format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).at(Step::Source, &subject)?;
@@ -118,7 +117,7 @@ fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<(OwnedFd, O
         }
     }
     let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    if let Some((upper, work)) = &upper_and_work {
+    if let Some((upper, work)) = upper_and_work {
         set("upperdir", &named(upper))?;
         set("workdir", &named(work))?;
         rustix::mount::fsconfig_set_flag(context.as_fd(), "volatile").at(Step::Source, &subject)?;
@@ -165,7 +164,8 @@ pub(crate) fn user_namespace(uid: u32, gid: u32) -> Result<OwnedFd, Failure> {
                 File::open(&path).at(Step::Source, path)
             });
             drop(hold);
-            let _ = rustix::process::waitpid(rustix::process::Pid::from_raw(pid), rustix::process::WaitOptions::empty());
+            let _ =
+                rustix::process::waitpid(rustix::process::Pid::from_raw(pid), rustix::process::WaitOptions::empty());
             mapped.map(OwnedFd::from)
         }
     }

@@ -80,8 +80,7 @@ pub fn system_mounts(base: &SystemBase<'_>) -> io::Result<Vec<Mount>> {
 }
 
 fn own_configuration(base: &SystemBase<'_>) -> Vec<Mount> {
-    let (uid, gid, name, home, host) =
-        (base.run_uid, base.run_gid, base.user_name, base.home.display(), base.hostname);
+    let (uid, gid, name, home, host) = (base.run_uid, base.run_gid, base.user_name, base.home.display(), base.hostname);
     let file = |path: &str, contents: String| Mount::File { target: PathBuf::from(path), contents, mode: 0o644 };
     vec![
         file(
@@ -94,7 +93,10 @@ fn own_configuration(base: &SystemBase<'_>) -> Vec<Mount> {
         file("/etc/group", format!("root:x:0:\n{name}:x:{gid}:\nnogroup:x:65534:\n")),
         file("/etc/hosts", format!("127.0.0.1 localhost {host}\n::1 localhost\n")),
         file("/etc/hostname", format!("{host}\n")),
-        file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n".into()),
+        file(
+            "/etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n".into(),
+        ),
         file("/etc/resolv.conf", String::new()),
         file("/etc/services", "http 80/tcp\nhttps 443/tcp\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n".into()),
         file("/etc/protocols", "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\n".into()),
@@ -129,6 +131,8 @@ mod tests {
             }
         }
         let passwd = mounts.iter().find(|mount| mount.target() == Path::new("/etc/passwd"));
-        assert!(matches!(passwd, Some(Mount::File { contents, .. }) if contents.contains("agent:x:1000:1000::/home/agent")));
+        assert!(
+            matches!(passwd, Some(Mount::File { contents, .. }) if contents.contains("agent:x:1000:1000::/home/agent"))
+        );
     }
 }

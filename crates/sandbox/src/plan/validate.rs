@@ -97,6 +97,8 @@ mod tests {
     use super::*;
     use crate::plan::Limits;
 
+    type Change = fn(&mut SandboxPlan);
+
     fn plan() -> SandboxPlan {
         SandboxPlan {
             hostname: "box".into(),
@@ -125,7 +127,6 @@ mod tests {
         let json = serde_json::to_string(&plan()).unwrap();
         assert_eq!(serde_json::from_str::<SandboxPlan>(&json).unwrap(), plan());
 
-        type Change = fn(&mut SandboxPlan);
         let cases: [(&str, Change); 9] = [
             ("root_uid_base", |plan| plan.root_uid_base = 0),
             ("uid_count", |plan| plan.uid_count = u32::MAX),

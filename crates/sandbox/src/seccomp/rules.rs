@@ -12,6 +12,18 @@ const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
+/// Type and protocol; 0 is the type's own protocol.
+const INTERNET_SOCKETS: [(i32, i32); 6] = [
+    (libc::SOCK_STREAM, 0),
+    (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+    (libc::SOCK_DGRAM, 0),
+    (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+    (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+    (libc::SOCK_DGRAM, libc::IPPROTO_ICMPV6),
+];
+/// The rest of a socket's type are flags.
+const SOCKET_TYPE_MASK: u64 = 0xf;
+
 /// `PER_LINUX`: what every program starts with.
 const PERSONALITY_DEFAULT: u64 = 0;
 /// Asks for the personality without changing it.
@@ -22,25 +34,12 @@ pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     Ok(vec![
         (libc::SYS_clone, vec![SeccompRule::new(vec![wide(0, MaskedEq(NAMESPACE_FLAGS), 0)?])?]),
-        (
-            // No vsock (it reaches the hypervisor's side from any namespace), no packet sockets, no
-            // kernel cryptography; netlink only for routes, which the C library asks for addresses.
-            libc::SYS_socket,
-            vec![
-                SeccompRule::new(vec![word(0, Eq, libc::AF_UNIX as u64)?])?,
-                SeccompRule::new(vec![word(0, Eq, libc::AF_INET as u64)?])?,
-                SeccompRule::new(vec![word(0, Eq, libc::AF_INET6 as u64)?])?,
-                SeccompRule::new(vec![
-                    word(0, Eq, libc::AF_NETLINK as u64)?,
-                    word(2, Eq, libc::NETLINK_ROUTE as u64)?,
-                ])?,
-            ],
-        ),
+        (libc::SYS_socket, sockets()?),
         (libc::SYS_socketpair, vec![SeccompRule::new(vec![word(0, Eq, libc::AF_UNIX as u64)?])?]),
         (
             // Putting characters into a terminal's input as if they had been typed.
             libc::SYS_ioctl,
-            vec![SeccompRule::new(vec![word(1, Ne, libc::TIOCSTI)?, word(1, Ne, libc::TIOCLINUX as u64)?])?],
+            vec![SeccompRule::new(vec![word(1, Ne, libc::TIOCSTI)?, word(1, Ne, libc::TIOCLINUX)?])?],
         ),
         (
             libc::SYS_personality,
@@ -50,6 +49,27 @@ pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError
             ],
         ),
     ])
+}
+
+/// No vsock (it reaches the hypervisor's side from any namespace), no packet sockets, no kernel
+/// cryptography. Internet sockets are TCP, UDP and echo only: asking for another protocol would have the
+/// kernel load its module. Netlink only for routes, which the C library asks for addresses.
+fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    let mut rules = vec![
+        SeccompRule::new(vec![word(0, Eq, libc::AF_UNIX as u64)?])?,
+        SeccompRule::new(vec![word(0, Eq, libc::AF_NETLINK as u64)?, word(2, Eq, libc::NETLINK_ROUTE as u64)?])?,
+    ];
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        for (kind, protocol) in INTERNET_SOCKETS {
+            rules.push(SeccompRule::new(vec![
+                word(0, Eq, family as u64)?,
+                word(1, MaskedEq(SOCKET_TYPE_MASK), kind as u64)?,
+                word(2, Eq, protocol as u64)?,
+            ])?);
+        }
+    }
+    Ok(rules)
 }
 
 fn word(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {

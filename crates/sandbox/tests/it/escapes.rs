@@ -42,7 +42,9 @@ fn ways_out_are_closed() {
     fs::set_permissions(&setuid, fs::Permissions::from_mode(0o6755)).unwrap();
 
     let connect = |address: &str, family: &str| {
-        format!("python3 -c \"import socket; s = socket.socket(socket.{family}); s.settimeout(3); s.connect({address})\"")
+        format!(
+            "python3 -c \"import socket; s = socket.socket(socket.{family}); s.settimeout(3); s.connect({address})\""
+        )
     };
     let rows: Vec<(&str, String, &[&str])> = vec![
         ("remount writable", "mount -o remount,rw,bind /env/project".into(), NOT_PERMITTED),
@@ -81,7 +83,11 @@ fn ways_out_are_closed() {
         ("user namespaces again", "echo 9 > /proc/sys/user/max_user_namespaces".into(), NOT_PERMITTED),
         ("system request", "echo h > /proc/sysrq-trigger".into(), &["ermission denied", "No such", "nonexistent"]),
         ("kernel memory", "cat /proc/kcore".into(), &["ermission denied", "No such"]),
-        ("spare me from the killer", "echo -1000 > /proc/self/oom_score_adj".into(), &["ermission denied", "I/O error"]),
+        (
+            "spare me from the killer",
+            "echo -1000 > /proc/self/oom_score_adj".into(),
+            &["ermission denied", "I/O error"],
+        ),
         ("raise a limit", "ulimit -n 4096".into(), &["not permitted", "Illegal", "error setting limit"]),
         ("engine socket", "ls /var/run/docker.sock /run/docker.sock".into(), ABSENT),
         ("host loopback", connect(&format!("('127.0.0.1', {port})"), "AF_INET"), &["ConnectionRefused"]),
@@ -91,7 +97,11 @@ fn ways_out_are_closed() {
         ("public address", connect("('192.0.2.1', 443)", "AF_INET"), &["unreachable"]),
         ("public address, version 6", connect("('2001:db8::1', 443)", "AF_INET6"), &["unreachable", "Cannot assign"]),
         ("names", "python3 -c \"import socket; socket.getaddrinfo('example.com', 80)\"".into(), &["gaierror"]),
-        ("raw packets", "python3 -c \"import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)\"".into(), NOT_PERMITTED),
+        (
+            "raw packets",
+            "python3 -c \"import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)\"".into(),
+            NOT_PERMITTED,
+        ),
         ("an address of my own", "ip addr add 10.0.0.2/8 dev lo".into(), &["not permitted", "not found"]),
         ("capabilities again", "python3 -c \"import os; os.setuid(0)\"".into(), NOT_PERMITTED),
         ("host name", "hostname other".into(), &["not permitted", "must be root"]),

@@ -2,15 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use stead_sandbox::plan::{
-    Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts,
-};
+use stead_sandbox::cgroup::CgroupManager;
+use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
 use stead_sandbox::{Exit, Handover, LaunchError, Launched, launch};
 
 pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_stead-sandbox-launcher");
@@ -28,6 +28,25 @@ pub(crate) fn can_make_sandboxes() -> Result<(), String> {
 pub(crate) struct Bench {
     scratch: tempfile::TempDir,
     pub(crate) plan: SandboxPlan,
+}
+
+/// A sandbox that ends with the test, also when the test fails.
+#[derive(Debug)]
+pub(crate) struct Running(Launched);
+
+impl Deref for Running {
+    type Target = Launched;
+
+    fn deref(&self) -> &Launched {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait(Duration::from_secs(10));
+    }
 }
 
 /// What a program in a sandbox left.
@@ -104,18 +123,17 @@ impl Bench {
     }
 
     /// Starts a shell script; its output goes to the returned file.
-    pub(crate) fn start(&mut self, script: &str) -> Result<(Launched, File), LaunchError> {
+    pub(crate) fn start(&mut self, script: &str) -> Result<(Running, File), LaunchError> {
         self.plan.arguments = vec!["sh".into(), "-c".into(), script.into()];
         self.start_plan()
     }
 
-    pub(crate) fn start_plan(&self) -> Result<(Launched, File), LaunchError> {
+    pub(crate) fn start_plan(&self) -> Result<(Running, File), LaunchError> {
         let (reader, writer) = std::io::pipe().unwrap();
-        let handover =
-            Handover { program: None, descriptors: vec![(writer.as_fd(), 1), (writer.as_fd(), 2)] };
+        let handover = Handover { program: None, descriptors: vec![(writer.as_fd(), 1), (writer.as_fd(), 2)] };
         let launched = launch(Path::new(LAUNCHER), &self.plan, &handover)?;
         drop(writer);
-        Ok((launched, File::from(std::os::fd::OwnedFd::from(reader))))
+        Ok((Running(launched), File::from(std::os::fd::OwnedFd::from(reader))))
     }
 
     /// Runs a shell script to its end.
@@ -134,9 +152,37 @@ impl Bench {
     }
 }
 
+/// A prefix of its own for every test, so that they can run side by side.
+pub(crate) struct Groups {
+    prefix: String,
+    pub(crate) manager: CgroupManager,
+}
+
+impl Groups {
+    pub(crate) fn new(test: &str) -> Self {
+        let prefix = format!("stead-test-{test}-{}", std::process::id());
+        let manager = CgroupManager::detect(&prefix).unwrap();
+        Self { prefix, manager }
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for name in self.manager.list() {
+            let _ = self.manager.kill(&name);
+            let _ = self.manager.remove(&name);
+        }
+        for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
+            if line.contains(" - cgroup") {
+                let _ = fs::remove_dir(Path::new(line.split(' ').nth(4).unwrap_or("/")).join(&self.prefix));
+            }
+        }
+    }
+}
+
 pub(crate) fn finish(launched: &Launched, reader: &mut File) -> Ran {
     let mut output = Vec::new();
     reader.read_to_end(&mut output).unwrap();
-    let exit = launched.wait(Duration::from_secs(60)).unwrap().expect("the sandbox ended");
+    let exit = launched.wait(Duration::from_mins(1)).unwrap().expect("the sandbox ended");
     Ran { output: String::from_utf8_lossy(&output).into_owned(), exit }
 }

@@ -4,39 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stead_sandbox::cgroup::{CgroupManager, Controller};
+use stead_sandbox::cgroup::Controller;
 use stead_sandbox::{Exit, features, identity};
 
-use crate::fixture::{Bench, LAUNCHER};
+use crate::fixture::{Bench, Groups, LAUNCHER};
 use crate::needs_root;
-
-/// A prefix of its own for every test, so that they can run side by side.
-struct Groups {
-    prefix: String,
-    manager: CgroupManager,
-}
-
-impl Groups {
-    fn new(test: &str) -> Self {
-        let prefix = format!("stead-test-{test}-{}", std::process::id());
-        let manager = CgroupManager::detect(&prefix).unwrap();
-        Self { prefix, manager }
-    }
-}
-
-impl Drop for Groups {
-    fn drop(&mut self) {
-        for name in self.manager.list() {
-            let _ = self.manager.kill(&name);
-            let _ = self.manager.remove(&name);
-        }
-        for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
-            if line.contains(" - cgroup") {
-                let _ = fs::remove_dir(Path::new(line.split(' ').nth(4).unwrap_or("/")).join(&self.prefix));
-            }
-        }
-    }
-}
 
 #[test]
 fn a_fork_bomb_stops_at_its_bound() {
@@ -87,7 +59,9 @@ fn a_hog_gets_its_share_of_processor_time() {
     let mut bench = Bench::new();
     bench.plan.limits.cpu_millis = 100;
     bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
-    let ran = bench.run("timeout 1 sh -c 'while :; do :; done'; cat /proc/self/cgroup; awk '{print $14+$15+$16+$17}' /proc/1/stat");
+    let ran = bench.run(
+        "timeout 1 sh -c 'while :; do :; done'; cat /proc/self/cgroup; awk '{print $14+$15+$16+$17}' /proc/1/stat",
+    );
     println!("{}", ran.output);
     let ticks: u64 = ran.output.lines().last().unwrap().parse().unwrap();
     assert!(ticks < 50, "a tenth of a core for a second is about 10 ticks, not {ticks}");
@@ -122,7 +96,8 @@ fn nothing_is_left_after_a_kill() {
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
     let before = mounts();
     bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
-    let (launched, _reader) = bench.start("for i in 1 2 3 4 5; do (setsid sleep 1000 &) ; done; exec sleep 1000").unwrap();
+    let (launched, _reader) =
+        bench.start("for i in 1 2 3 4 5; do (setsid sleep 1000 &) ; done; exec sleep 1000").unwrap();
     let until = Instant::now() + Duration::from_secs(10);
     while groups.manager.pids("one").unwrap().len() < 6 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
@@ -132,8 +107,13 @@ fn nothing_is_left_after_a_kill() {
     assert!(pids.contains(&launched.pid));
 
     let begun = Instant::now();
-    identity::kill_tree(launched.pid, launched.start_time_ticks, Some((&groups.manager, "one")), Duration::from_secs(5))
-        .unwrap();
+    identity::kill_tree(
+        launched.pid,
+        launched.start_time_ticks,
+        Some((&groups.manager, "one")),
+        Duration::from_secs(5),
+    )
+    .unwrap();
     println!("killed and removed in {:?}", begun.elapsed());
     assert_eq!(launched.wait(Duration::from_secs(5)).unwrap(), Some(Exit::Signal(9)));
     assert!(groups.manager.list().is_empty());

@@ -2,6 +2,7 @@
 
 mod calls;
 mod escapes;
+#[cfg(test)]
 mod fixture;
 mod limits;
 mod mounts;

@@ -1,7 +1,9 @@
 //! Read-only means read-only, writable means writable, and a build's overlay keeps what was written.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
 
 use stead_sandbox::Exit;
 use stead_sandbox::plan::Mount;
@@ -82,4 +84,25 @@ fn layers_stack_and_a_build_writes_to_its_own() {
     assert_eq!(fs::read_to_string(bench.path("upper/deep/given")).unwrap(), "before\nafter\n");
     assert_eq!(fs::read_to_string(bench.path("upper/made/file")).unwrap(), "m\n");
     assert_eq!(fs::read_to_string(bench.path("source/deep/given")).unwrap(), "before\n", "the source is untouched");
+}
+
+#[test]
+fn a_socket_of_the_service_can_be_shown_inside() {
+    needs_root!();
+    let mut bench = Bench::new();
+    let socket = bench.path("run/egress.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    bench.plan.mounts.push(Mount::BindReadOnly { source: socket, target: "/run/egress.sock".into() });
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"through").unwrap();
+    });
+    let ran = bench.python(
+        "import os, socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/run/egress.sock')\nprint(s.recv(100))\n\
+         try:\n    os.unlink('/run/egress.sock')\nexcept OSError as e:\n    print(e)",
+    );
+    println!("{}", ran.output);
+    assert!(ran.output.starts_with("b'through'\n") && ran.output.contains("/run/egress.sock"), "{}", ran.output);
+    answering.join().unwrap();
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use stead_sandbox::plan::Program;
 use stead_sandbox::{Exit, Handover, LandlockStatus, LaunchError, Step, identity, launch};
 
-use crate::fixture::{Bench, LAUNCHER, finish};
+use crate::fixture::{Bench, Groups, LAUNCHER, finish};
 use crate::needs_root;
 
 #[test]
@@ -62,7 +62,7 @@ fn it_lives_without_the_launcher_and_dies_by_its_pidfd() {
 fn the_program_may_be_a_descriptor_and_serve_the_bound_socket() {
     needs_root!();
     let mut bench = Bench::new();
-    let socket = bench.path("run/a-directory-name-that-makes-the-path-longer-than-a-socket-address-may-be-".to_string().repeat(2).get(..90).unwrap());
+    let socket = bench.path(&format!("run/{}", "long/".repeat(20)));
     fs::create_dir_all(&socket).unwrap();
     let socket = socket.join("session.sock");
     let python = File::open("/usr/bin/python3").unwrap();
@@ -85,20 +85,29 @@ fn the_program_may_be_a_descriptor_and_serve_the_bound_socket() {
     assert_eq!(launched.wait(Duration::from_secs(10)).unwrap(), Some(Exit::Code(0)));
 }
 
+/// Spoils a plan in one way.
+type Change = fn(&mut Bench);
+
 #[test]
 fn failures_come_back_as_values_with_their_step() {
     needs_root!();
     let mut bench = Bench::new();
-    let cases: [(Step, fn(&mut Bench)); 5] = [
+    let cases: [(Step, Change); 5] = [
         (Step::Execute, |bench| bench.plan.program = Program::Path("/no/such/program".into())),
         (Step::WorkingDirectory, |bench| bench.plan.working_directory = "/nowhere".into()),
         (Step::Source, |bench| {
-            bench.plan.mounts.push(stead_sandbox::plan::Mount::BindReadOnly { source: "/no/such".into(), target: "/x".into() });
+            bench
+                .plan
+                .mounts
+                .push(stead_sandbox::plan::Mount::BindReadOnly { source: "/no/such".into(), target: "/x".into() });
         }),
         (Step::Mount, |bench| {
             // A link a tenant may have made in its workspace must not move a mount elsewhere.
             std::os::unix::fs::symlink("/usr", bench.path("workspace/link")).unwrap();
-            bench.plan.mounts.push(stead_sandbox::plan::Mount::Directory { target: "/workspace/link/x".into(), mode: 0o755 });
+            bench
+                .plan
+                .mounts
+                .push(stead_sandbox::plan::Mount::Directory { target: "/workspace/link/x".into(), mode: 0o755 });
         }),
         (Step::Listen, |bench| bench.plan.listen = Some(bench.path("missing/socket"))),
     ];
@@ -116,10 +125,59 @@ fn failures_come_back_as_values_with_their_step() {
     }
 }
 
+/// Set for the copy of this test binary that plays the server which dies.
+const PLAY_SERVER: &str = "STEAD_SANDBOX_TEST_DYING_SERVER";
+
+#[test]
+fn it_survives_the_server_and_is_found_again() {
+    needs_root!();
+    if std::env::var_os(PLAY_SERVER).is_some() {
+        let mut bench = Bench::new();
+        let (launched, _reader) = bench.start("exec sleep 1000").unwrap();
+        println!("\nsandbox {} {}", launched.pid, launched.start_time_ticks);
+        std::process::abort();
+    }
+    let server = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "start::it_survives_the_server_and_is_found_again", "--nocapture"])
+        .env(PLAY_SERVER, "1")
+        .output()
+        .unwrap();
+    assert!(!server.status.success());
+    let said = String::from_utf8(server.stdout).unwrap();
+    let line = said.lines().find_map(|line| line.strip_prefix("sandbox ")).expect("it said what it started");
+    let (pid, start) = line.split_once(' ').unwrap();
+    let (pid, start) = (pid.parse().unwrap(), start.parse().unwrap());
+    assert!(identity::is_alive(pid, start), "the sandbox outlives its server");
+    identity::kill_tree(pid, start, None, Duration::from_secs(5)).unwrap();
+    assert!(!identity::is_alive(pid, start));
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_is_missing() {
+    needs_root!();
+    let bench = Bench::new();
+    // Affects this thread alone, and it ends with the closure.
+    let refused = std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                let nobody = rustix::process::Uid::from_raw(65_534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                launch(Path::new(LAUNCHER), &bench.plan, &Handover::default())
+            })
+            .join()
+            .unwrap()
+    });
+    let error = refused.unwrap_err();
+    assert!(matches!(error, LaunchError::RequiresRoot));
+    assert!(error.to_string().contains("run the service as root"), "{error}");
+}
+
 #[test]
 fn starting_is_quick() {
     needs_root!();
     let mut bench = Bench::new();
+    let groups = Groups::new("quick");
+    bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
     let mut times: Vec<Duration> = (0..30)
         .map(|_| {
             let begun = Instant::now();
