@@ -74,3 +74,32 @@ pub(super) fn remove_directory(directory: &Path, patience: Duration) -> Result<(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::cgroup::files::numbers;
+
+    #[test]
+    fn without_a_version_two_group_it_is_frozen_and_emptied() {
+        let freezer = Path::new("/sys/fs/cgroup/freezer");
+        let group = freezer.join(format!("stead-kill-test-{}", std::process::id()));
+        if !freezer.join("cgroup.procs").exists() || fs::create_dir(&group).is_err() {
+            assert!(std::env::var_os("STEAD_NO_SKIP").is_none(), "no version 1 freezer of ours here");
+            println!("skipped: no version 1 freezer of ours here");
+            return;
+        }
+        let mut children: Vec<_> = (0..5).map(|_| Command::new("/bin/sleep").arg("100").spawn().unwrap()).collect();
+        for child in &children {
+            fs::write(group.join("cgroup.procs"), child.id().to_string()).unwrap();
+        }
+        // Zombies stay listed until they are reaped, which is the test's business here.
+        let reaper = thread::spawn(move || children.iter_mut().map(|child| child.wait().unwrap()).collect::<Vec<_>>());
+        kill(None, Some(&group), || numbers(&group.join("cgroup.procs")), Duration::from_secs(10)).unwrap();
+        assert!(reaper.join().unwrap().iter().all(|status| !status.success()));
+        remove_directory(&group, Duration::from_secs(5)).unwrap();
+        assert!(!group.exists());
+    }
+}
