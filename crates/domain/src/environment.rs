@@ -16,6 +16,18 @@ use crate::network::NetworkPolicy;
 use crate::operation::{Operation, OperationKind};
 use crate::time::Timestamp;
 
+/// Where a session's working directory lies inside its environment: writable, private, and the only place artifacts come from.
+pub const WORKSPACE: &str = "/workspace";
+
+/// The home directory inside an environment: writable and kept with it, but no source of artifacts.
+pub const HOME: &str = "/home/agent";
+
+/// The user that everything in an environment runs as.
+pub const USER: &str = "agent";
+
+/// The egress proxy as an environment sees it, where its network policy has one.
+pub const PROXY: &str = "http://127.0.0.1:3128";
+
 /// Where an environment's life stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -155,8 +155,12 @@ pub struct TurnOutcome {
     pub excess: Vec<ExcessFile>,
     /// Bytes of raw output kept.
     pub output_bytes: u64,
-    /// Whether output was dropped beyond a limit.
-    pub output_truncated: bool,
+    /// Bytes of output that the message leaves out between its head and its tail.
+    #[serde(default)]
+    pub omitted_bytes: u64,
+    /// Bytes of output that were no UTF-8 and stand as U+FFFD in the message.
+    #[serde(default)]
+    pub replaced_bytes: u64,
 }
 
 /// A file that a turn left but that could not be kept.

@@ -1,1 +1,42 @@
-//! stead-engine
+//! The use cases of Stead: a module each, over the ports of the domain.
+//!
+//! A use case reads a typed view, lets a pure function of the domain decide, and commits the [`Changes`] it returned; when
+//! another commit came first it reads and decides again (`commit`). Outside effects are recorded as operations and carried
+//! out by reconcilers (`operations`, `tasks::drive`, `builds::run`), which look only at stored state, so that a request
+//! handler never waits on a provider and a crash neither loses nor doubles anything.
+//!
+//! Deliberately not here: SQL, HTTP, a vendor's name, a protocol's word.
+//!
+//! [`Changes`]: stead_domain::changes::Changes
+#![warn(missing_docs)]
+
+mod agents;
+mod bootstrap;
+mod builds;
+mod commit;
+mod engine;
+mod fault;
+mod files;
+mod hub;
+mod keys;
+mod limits;
+mod mounts;
+mod operations;
+mod projects;
+mod recovery;
+mod sessions;
+mod source;
+mod spool;
+mod supervisor;
+mod sweep;
+mod tasks;
+
+pub use agents::AgentText;
+pub use bootstrap::Bootstrap;
+pub use builds::LogStream;
+pub use engine::{Engine, Parts};
+pub use limits::{Limits, Settings};
+pub use projects::{ProjectText, ProjectView};
+pub use source::{ImportReport, OpenFile, SkippedMember};
+pub use spool::{SpoolWriter, Spooled};
+pub use tasks::{EventStream, OutputChunk, OutputStreamOf, StartedTask, TaskRequest, TurnView, VersionChoice};

@@ -12,7 +12,7 @@ use std::pin::Pin;
 pub use blobs::{BlobError, BlobReader, Blobs, StoredBlob};
 pub use clock::{Clock, IdSource};
 pub use provider::{
-    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, Observed, Outcome, Provider,
+    BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, Observed, Outcome, Provider,
     ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
 };
 pub use runtime::{

@@ -139,8 +139,9 @@ pub trait Provider: Send + Sync {
     /// The runtime of a running environment, dialled anew or shared.
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>>;
 
-    /// Ends the process trees of environments of this machine that no row of `owned` stands for, and forgets what they
-    /// leased. Called once after a start, before anything else.
+    /// Ends every process tree that an earlier server process left on this machine, and removes what it kept for
+    /// environments that are not in `owned`; the files of owned ones stay. Returns how many trees were ended. Called once
+    /// after a start, before anything else.
     fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>>;
 }
 

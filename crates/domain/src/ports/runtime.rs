@@ -86,7 +86,8 @@ pub enum ExecEvent {
 
 /// A running command. Dropping it does not end the command.
 pub trait Exec: Send {
-    /// The next event; after `Exited` there is none. The runtime stops reading the command's pipes while nobody asks.
+    /// The next event; after `Exited` there is none. The runtime stops reading the command's pipes while
+    /// nobody asks. Dropping the future before it is ready loses nothing.
     fn next(&mut self) -> PortFuture<'_, Result<ExecEvent, RuntimeError>>;
 
     /// Sends input.

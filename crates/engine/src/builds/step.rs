@@ -1,0 +1,259 @@
+//! One step of a build: its layer is taken where its key exists, else made in a sandbox that holds nothing but the files in the
+//! key, and kept.
+
+use std::sync::Arc;
+
+use stead_domain::build::{BuildFailure, BuildFailureKind, Layer, Package};
+use stead_domain::changes::Changes;
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::{
+    BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
+    Runtime, RuntimeError,
+};
+use stead_domain::source::TreeSize;
+use stead_domain::{Error, LayerId, Result};
+use stead_projects::layout::{SourceTree, StepPlace};
+use stead_projects::packages;
+use stead_projects::plan::{Command, InstallPlan, PackageList, Step};
+
+use super::log::BuildLog;
+use super::work::{Stopped, Work, layout_failed};
+use crate::commit::store_failed;
+use crate::engine::Engine;
+use crate::operations::provider_failed;
+
+/// The most that a list of packages may say.
+const LISTED: usize = 16 << 20;
+/// The most that a step may say altogether; the log keeps head and tail of it.
+const OUTPUT: u64 = 1 << 30;
+
+/// When a layer was made, for people.
+fn date(layer: &Layer) -> String {
+    jiff::Timestamp::from_microsecond(layer.created_at.as_micros())
+        .map_or_else(|_| "an unknown date".to_owned(), |at| format!("{at:.0}"))
+}
+
+impl Engine {
+    /// The layer of the step's key, unless the build is to be fresh or the layer is too old for what it installed.
+    pub(super) async fn existing_layer(&self, work: &mut Work, step: &Step) -> Result<Option<Layer>, Stopped> {
+        let workspace = work.project.workspace_id;
+        if work.fresh {
+            return Ok(None);
+        }
+        let layer = self.store.layer_by_key(workspace, &self.node, step.key).await.map_err(store_failed)?;
+        let Some(layer) = layer else { return Ok(None) };
+        if !step.pinned && self.now().since(layer.created_at) > self.settings.layer_age {
+            work.log
+                .line(&format!("{}: the layer of {} is too old for unpinned packages", step.name, date(&layer)))
+                .await?;
+            return Ok(None);
+        }
+        let place = self.layout.layer_tree(workspace, layer.id);
+        if !tokio::fs::try_exists(&place).await.unwrap_or(false) {
+            return Ok(None);
+        }
+        let line = format!("{}: nothing to install, its inputs are those of the layer of {}", step.name, date(&layer));
+        work.log.line(&line).await?;
+        Ok(Some(layer))
+    }
+
+    /// Runs the step and keeps what it wrote.
+    pub(super) async fn run_step(
+        &self,
+        work: &mut Work,
+        plan: &Arc<InstallPlan>,
+        index: usize,
+        lowers: &[LayerId],
+    ) -> Result<Layer, Stopped> {
+        let step = &plan.steps[index];
+        work.log.line(&format!("{}: installing", step.name)).await?;
+        for input in &step.key_inputs {
+            work.log.line(&format!("  {input}")).await?;
+        }
+        let place = self.prepare(work, plan.clone(), index, lowers.to_vec()).await?;
+        let sandbox = self.open_sandbox(work, step, &place).await?;
+        self.faults.point("build.step.opened");
+        let ran = self.run_commands(work, step, sandbox.as_ref()).await;
+        // Only now can it be told whether a limit ended the step.
+        let exceeded = match &ran {
+            Err(Stopped::Failed(failure)) if failure.kind == BuildFailureKind::Step => sandbox.exceeded().await,
+            _ => None,
+        };
+        sandbox.close().await.map_err(provider_failed)?;
+        let mut listed = match (ran, exceeded) {
+            (Ok(listed), _) => listed,
+            (Err(Stopped::Failed(failure)), Some(limit)) => {
+                let message = format!("{} ({})", failure.message, limit.message);
+                return Err(Stopped::failed(BuildFailureKind::Limit, message));
+            }
+            (Err(stopped), _) => return Err(stopped),
+        };
+        self.faults.point("build.step.ran");
+        let id = LayerId::new(self.ids.as_ref());
+        let (size, npm) = self.keep(work, plan.clone(), index, place, id).await?;
+        listed.extend(npm);
+        let layer = Layer {
+            id,
+            workspace_id: work.project.workspace_id,
+            project_id: work.project.id,
+            key: step.key,
+            node: self.node.clone(),
+            step: step.name.clone(),
+            packages: listed,
+            size,
+            created_at: self.now(),
+        };
+        self.decide(|| async { Ok((Changes::new().fact(layer.clone()), ())) }).await?;
+        Ok(layer)
+    }
+
+    async fn prepare(
+        &self,
+        work: &Work,
+        plan: Arc<InstallPlan>,
+        index: usize,
+        lowers: Vec<LayerId>,
+    ) -> Result<StepPlace> {
+        let (layout, blobs, entries) = (self.layout.clone(), self.blobs.clone(), work.entries.clone());
+        let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
+        let mount = work.project.slug.mount();
+        self.blocking(move || {
+            let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
+            layout.prepare_step(&tree, &mount, index, &plan.steps[index], &lowers).map_err(layout_failed)
+        })
+        .await
+    }
+
+    async fn keep(
+        &self,
+        work: &Work,
+        plan: Arc<InstallPlan>,
+        index: usize,
+        place: StepPlace,
+        id: LayerId,
+    ) -> Result<(TreeSize, Vec<Package>)> {
+        let (layout, blobs, entries) = (self.layout.clone(), self.blobs.clone(), work.entries.clone());
+        let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
+        self.blocking(move || {
+            let step = &plan.steps[index];
+            let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
+            let sealed = layout.keep_layer(&tree, &place, step, id).map_err(layout_failed)?;
+            let npm = match step.packages.contains(&PackageList::Npm) {
+                true => packages::read_npm(&layout.layer_tree(workspace, id)),
+                false => Vec::new(),
+            };
+            Ok((sealed.size, npm))
+        })
+        .await
+    }
+
+    async fn open_sandbox(&self, work: &Work, step: &Step, place: &StepPlace) -> Result<Box<dyn BuildSandbox>> {
+        let overlay = place.overlay.as_ref().map(|overlay| BuildOverlay {
+            target: overlay.target.clone(),
+            lowers: overlay.lowers.clone(),
+            upper: overlay.upper.clone(),
+            work: overlay.work.clone(),
+        });
+        let spec = BuildSandboxSpec {
+            workspace_id: work.project.workspace_id,
+            project_id: work.project.id,
+            mounts: Vec::new(),
+            writable: place.writable.clone(),
+            overlay,
+            network: if step.network { NetworkPolicy::Enabled } else { NetworkPolicy::Disabled },
+            limits: self.settings.build_sandbox,
+            time_limit: self.settings.build_time_limit,
+        };
+        self.sandboxes.open(spec).await.map_err(provider_failed)
+    }
+
+    async fn run_commands(
+        &self,
+        work: &mut Work,
+        step: &Step,
+        sandbox: &dyn BuildSandbox,
+    ) -> Result<Vec<Package>, Stopped> {
+        let runtime = sandbox.runtime();
+        for command in &step.commands {
+            let exit = self.run_command(work, runtime.as_ref(), command, &mut None).await?;
+            judge(step, exit, self.settings.build_time_limit.as_secs())?;
+        }
+        let mut listed = Vec::new();
+        for list in &step.packages {
+            if let PackageList::Pip(command) = list {
+                let mut output = Some(Vec::new());
+                let exit = self.run_command(work, runtime.as_ref(), command, &mut output).await?;
+                if exit.code == Some(0) {
+                    listed.extend(packages::parse_pip(&output.unwrap_or_default()));
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Runs one command to its end; with `captured` its standard output goes there instead of into the log.
+    async fn run_command(
+        &self,
+        work: &mut Work,
+        runtime: &dyn Runtime,
+        command: &Command,
+        captured: &mut Option<Vec<u8>>,
+    ) -> Result<ExecExit, Stopped> {
+        let request = ExecRequest {
+            program: Program::Argv(command.argv.clone()),
+            env: command.env.clone(),
+            directory: command.directory.clone(),
+            stdin: false,
+            time_limit: Some(self.settings.build_time_limit),
+            output_limit: Some(OUTPUT),
+        };
+        let lost = |error: RuntimeError| {
+            Stopped::failed(BuildFailureKind::Step, format!("the step's sandbox was lost: {error}"))
+        };
+        let mut exec = runtime.exec(request).await.map_err(lost)?;
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                event = exec.next() => match event.map_err(lost)? {
+                    ExecEvent::Output(OutputStream::Stdout, bytes) if captured.is_some() => {
+                        if let Some(captured) = captured {
+                            captured.extend(bytes.into_iter().take(LISTED.saturating_sub(captured.len())));
+                        }
+                    }
+                    ExecEvent::Output(_, bytes) => append(&mut work.log, &bytes).await?,
+                    ExecEvent::Exited(_) if cancelled => return Err(Stopped::Failed(BuildFailure::cancelled())),
+                    ExecEvent::Exited(exit) => return Ok(exit),
+                },
+                () = work.cancel.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    exec.kill().await.map_err(lost)?;
+                }
+            }
+        }
+    }
+}
+
+async fn append(log: &mut BuildLog, bytes: &[u8]) -> Result<(), Error> {
+    log.append(bytes).await
+}
+
+/// What a command's end means for the build.
+fn judge(step: &Step, exit: ExecExit, seconds: u64) -> Result<(), Stopped> {
+    let name = &step.name;
+    match (exit.reason, exit.code, exit.signal) {
+        (ExitReason::Exited, Some(0), None) => Ok(()),
+        (ExitReason::TimeLimit, ..) => {
+            Err(Stopped::failed(BuildFailureKind::Limit, format!("{name} reached the time limit of {seconds} seconds")))
+        }
+        (ExitReason::OutputLimit, ..) => {
+            Err(Stopped::failed(BuildFailureKind::Limit, format!("{name} said more than the output limit")))
+        }
+        (_, Some(code), _) => {
+            Err(Stopped::failed(BuildFailureKind::Step, format!("{name} failed with exit status {code}")))
+        }
+        (_, None, Some(signal)) => {
+            Err(Stopped::failed(BuildFailureKind::Step, format!("{name} was ended by signal {signal}")))
+        }
+        (_, None, None) => Err(Stopped::failed(BuildFailureKind::Step, format!("{name} ended without a status"))),
+    }
+}

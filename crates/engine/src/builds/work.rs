@@ -1,0 +1,267 @@
+//! Works on an admitted build: lays the snapshot out, runs the steps that the plan names unless their layers exist, seals the
+//! version and makes it active, all in one task that a crash ends as `interrupted` and nothing else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, Layer, Package, Stage, Version};
+use stead_domain::changes::Changes;
+use stead_domain::lease::Lease;
+use stead_domain::project::Project;
+use stead_domain::source::{EntryKind, SourceEntry, TreeSize};
+use stead_domain::{BlobId, Code, Error, LayerId, ProjectId, Result, WorkspaceId};
+use stead_projects::layout::{PreviousVersion, SourceTree, remove_tree};
+use stead_projects::plan::{self, BuildSettings, InstallPlan};
+use stead_projects::{LayoutError, packages, snapshot};
+use tokio_util::sync::CancellationToken;
+
+use super::log::BuildLog;
+use crate::commit::{blobs_failed, store_failed};
+use crate::engine::Engine;
+
+/// Why a build's work ended without a version.
+pub(super) enum Stopped {
+    /// The build's own fault, or its caller's wish.
+    Failed(BuildFailure),
+    /// The server's fault.
+    Broken(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Stopped::Broken(error)
+    }
+}
+
+impl Stopped {
+    pub(super) fn failed(kind: BuildFailureKind, message: impl Into<String>) -> Self {
+        Stopped::Failed(BuildFailure { kind, message: message.into() })
+    }
+}
+
+/// A fault of the disk that versions lie on.
+pub(crate) fn layout_failed(error: LayoutError) -> Error {
+    Error::new(Code::BackendUnavailable, "the server's project directory does not answer").because(error)
+}
+
+/// What every part of one build needs.
+pub(super) struct Work {
+    pub(super) project: Project,
+    pub(super) number: u32,
+    pub(super) fresh: bool,
+    pub(super) entries: Arc<Vec<SourceEntry>>,
+    pub(super) log: BuildLog,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Engine {
+    /// Works on a build in a task of its own, unless one does already.
+    pub(crate) fn work_on_build(&self, workspace: WorkspaceId, project: ProjectId, number: u32) {
+        let engine = self.clone();
+        self.supervisor.spawn("work on a build", async move {
+            let Some(working) = engine.builds.begin(project, number) else { return };
+            let cancel = working.cancel.clone();
+            let permit = tokio::select! {
+                permit = engine.build_slots.acquire() => permit,
+                () = cancel.cancelled() => {
+                    engine.end_build(project, number, BuildEvent::Failed(BuildFailure::cancelled())).await;
+                    return;
+                }
+            };
+            let Ok(_permit) = permit else { return };
+            if let Err(error) = engine.work(workspace, project, number, cancel).await {
+                tracing::error!(project.id = %project, build = number, error = %error, cause = ?error.cause, "a build broke");
+                let message = "the server failed to carry the build out; its log says why".to_owned();
+                let failure = BuildFailure { kind: BuildFailureKind::Internal, message };
+                engine.end_build(project, number, BuildEvent::Failed(failure)).await;
+            }
+        });
+    }
+
+    async fn work(
+        &self,
+        workspace: WorkspaceId,
+        project: ProjectId,
+        number: u32,
+        cancel: CancellationToken,
+    ) -> Result<()> {
+        let claim = BuildEvent::Claimed(Lease::taken(self.server, self.now()));
+        let Some(build) = self.build_event(project, number, claim).await? else { return Ok(()) };
+        self.faults.point("build.claimed");
+        let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
+        let row = row.ok_or_else(|| Error::new(Code::ProjectNotFound, "the project is gone"))?;
+        let entries = self.snapshot_entries(workspace, build.snapshot).await?;
+        let mut work = Work {
+            project: row,
+            number,
+            fresh: build.fresh,
+            entries: Arc::new(entries),
+            log: self.open_build_log(project, number).await?,
+            cancel,
+        };
+        let made = self.make_version(&mut work).await;
+        let event = match made {
+            Ok(version) => {
+                work.log.line(&format!("version {number} is ready: {} packages", version.packages.len())).await?;
+                BuildEvent::Succeeded(version)
+            }
+            Err(Stopped::Failed(failure)) => {
+                work.log.line(&format!("failed: {}", failure.message)).await?;
+                BuildEvent::Failed(failure)
+            }
+            Err(Stopped::Broken(error)) => {
+                work.log.line(&format!("failed: {}", error.message)).await?;
+                self.discard(workspace, project, number, true).await?;
+                return Err(error);
+            }
+        };
+        let succeeded = matches!(event, BuildEvent::Succeeded(_));
+        work.log.sync().await?;
+        self.discard(workspace, project, number, !succeeded).await?;
+        self.faults.point("build.worked");
+        self.end_build(project, number, event).await;
+        Ok(())
+    }
+
+    /// Removes what the build worked in and, when it failed, what it laid out.
+    async fn discard(&self, workspace: WorkspaceId, project: ProjectId, number: u32, version: bool) -> Result<()> {
+        let mut places: Vec<PathBuf> = vec![self.layout.build(workspace, project, number)];
+        if version {
+            places.push(self.layout.version(workspace, project, number));
+        }
+        self.blocking(move || places.iter().try_for_each(|place| remove_tree(place)).map_err(layout_failed)).await
+    }
+
+    async fn snapshot_entries(&self, workspace: WorkspaceId, blob: BlobId) -> Result<Vec<SourceEntry>> {
+        let bytes = self.blobs.read(workspace, blob).await.map_err(blobs_failed)?;
+        let entries = snapshot::decode(&bytes).map_err(Error::internal)?;
+        Ok(snapshot::for_build(&entries))
+    }
+
+    async fn make_version(&self, work: &mut Work) -> Result<Version, Stopped> {
+        let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
+        self.enter(work, Stage::CopyingFiles).await?;
+        let source = TreeSize::of(work.entries.iter());
+        work.log.line(&format!("copying files: {} files, {} bytes", source.files, source.bytes)).await?;
+        let plan = Arc::new(self.plan(work).await?);
+        for line in &plan.log {
+            work.log.line(line).await?;
+        }
+        self.lay_out(work, plan.clone()).await?;
+        let mut layers: Vec<Layer> = Vec::new();
+        let mut stage = Stage::CopyingFiles;
+        for index in 0..plan.steps.len() {
+            if work.cancel.is_cancelled() {
+                return Err(Stopped::Failed(BuildFailure::cancelled()));
+            }
+            let step = &plan.steps[index];
+            if step.stage != stage {
+                stage = step.stage;
+                self.enter(work, stage).await?;
+            }
+            let lowers: Vec<LayerId> = step.lower.iter().map(|lower| layers[*lower].id).collect();
+            let layer = match self.existing_layer(work, step).await? {
+                Some(layer) => layer,
+                None => self.run_step(work, &plan, index, &lowers).await?,
+            };
+            layers.push(layer);
+        }
+        self.enter(work, Stage::Finishing).await?;
+        let ids: Vec<LayerId> = layers.iter().map(|layer| layer.id).collect();
+        let packages: Vec<Package> = packages::combine(layers.iter().map(|layer| layer.packages.as_slice()));
+        let mut size = source;
+        for layer in &layers {
+            size.files += layer.size.files;
+            size.bytes += layer.size.bytes;
+        }
+        let version = Version { base: self.toolchain.base(), layers: plan.placed(&ids), packages, source, size };
+        tracing::info!(project.id = %project, build = number, workspace.id = %workspace, "a version is sealed");
+        Ok(version)
+    }
+
+    async fn plan(&self, work: &Work) -> Result<InstallPlan, Stopped> {
+        let settings = BuildSettings {
+            python_index: self.settings.python_index.clone(),
+            npm_registry: self.settings.npm_registry.clone(),
+            ..BuildSettings::new(work.project.slug.clone())
+        };
+        let (entries, toolchain, blobs) = (work.entries.clone(), self.toolchain.clone(), self.blobs.clone());
+        let workspace = work.project.workspace_id;
+        let planned = self
+            .blocking(move || {
+                let read = |entry: &SourceEntry| {
+                    let EntryKind::File { blob, .. } = entry.kind else { return Ok(Vec::new()) };
+                    let mut bytes = Vec::new();
+                    let mut reader = blobs.open_blocking(workspace, blob)?;
+                    std::io::Read::read_to_end(&mut reader, &mut bytes)
+                        .map_err(|source| stead_domain::ports::BlobError::Io { action: "read a manifest", source })?;
+                    Ok(bytes)
+                };
+                Ok(plan::plan(&entries, &read, &toolchain, &settings))
+            })
+            .await?;
+        planned.map_err(|error| Stopped::Failed(error.failure()))
+    }
+
+    async fn lay_out(&self, work: &Work, plan: Arc<InstallPlan>) -> Result<()> {
+        let previous = self.previous_version(&work.project).await?;
+        let (layout, blobs, entries) = (self.layout.clone(), self.blobs.clone(), work.entries.clone());
+        let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
+        self.blocking(move || {
+            let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
+            let previous = previous.as_ref().map(|(number, entries)| PreviousVersion { number: *number, entries });
+            layout.lay_out_version(&tree, &plan, previous).map(|_| ()).map_err(layout_failed)
+        })
+        .await
+    }
+
+    /// The newest version on disk, to share unchanged files with.
+    async fn previous_version(&self, project: &Project) -> Result<Option<(u32, Vec<SourceEntry>)>> {
+        let builds = self.store.builds_list(project.id).await.map_err(store_failed)?;
+        let newest = builds.into_iter().rev().find(|build| build.version.is_some() && build.node == self.node);
+        let Some(build) = newest else { return Ok(None) };
+        Ok(Some((build.number, self.snapshot_entries(project.workspace_id, build.snapshot).await?)))
+    }
+
+    pub(super) async fn enter(&self, work: &Work, stage: Stage) -> Result<()> {
+        self.build_event(work.project.id, work.number, BuildEvent::Entered(stage)).await.map(|_| ())
+    }
+
+    /// Commits an event of a build; none when the build has ended meanwhile.
+    async fn build_event(&self, project: ProjectId, number: u32, event: BuildEvent) -> Result<Option<Build>> {
+        self.decide(|| async {
+            let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
+            let Some(build) = build.filter(|build| !build.state.is_ended()) else {
+                return Ok((Changes::new(), None));
+            };
+            let build = build.transition(event.clone(), self.now())?;
+            Ok((Changes::new().update(build.clone()), Some(build)))
+        })
+        .await
+    }
+
+    /// Ends a build; a success makes its version active in the same commit, so that whoever reads `ready` can start a task.
+    async fn end_build(&self, project: ProjectId, number: u32, event: BuildEvent) {
+        let ended = self
+            .decide(|| async {
+                let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
+                let Some(build) = build.filter(|build| !build.state.is_ended()) else {
+                    return Ok((Changes::new(), ()));
+                };
+                let at = self.now();
+                let build = build.transition(event.clone(), at)?;
+                let mut changes = Changes::new();
+                if build.version.is_some() {
+                    let row = self.store.project_fetch(build.workspace_id, project).await.map_err(store_failed)?;
+                    if let Some(row) = row {
+                        changes = changes.update(row.activate(&build, at)?);
+                    }
+                }
+                Ok((changes.update(build), ()))
+            })
+            .await;
+        if let Err(error) = ended {
+            tracing::error!(project.id = %project, build = number, error = %error, "ending a build failed");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The engine: the ports it stands on, and what it keeps in memory.
+
+use std::sync::Arc;
+
+use stead_domain::ids::ServerId;
+use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Provider, Store};
+use stead_domain::time::Timestamp;
+use stead_projects::{Layout, Toolchain};
+use tokio::sync::Semaphore;
+
+use crate::builds::RunningBuilds;
+use crate::fault::Faults;
+use crate::hub::Hub;
+use crate::limits::{Limits, Settings};
+use crate::operations::InFlight;
+use crate::supervisor::Supervisor;
+use crate::sweep::Sweeper;
+use crate::tasks::RunningTurns;
+
+/// What the engine is made of.
+pub struct Parts {
+    /// Rows.
+    pub store: Arc<dyn Store>,
+    /// Bytes.
+    pub blobs: Arc<dyn Blobs>,
+    /// Where environments run.
+    pub provider: Arc<dyn Provider>,
+    /// Where build steps run.
+    pub sandboxes: Arc<dyn BuildSandboxes>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Identities and secrets.
+    pub ids: Arc<dyn IdSource>,
+    /// Where versions and layers lie.
+    pub layout: Layout,
+    /// What builds install with, and the base they record.
+    pub toolchain: Toolchain,
+    /// What the operator decided.
+    pub settings: Settings,
+    /// The name of this machine in rows.
+    pub node: String,
+}
+
+/// The use cases. Cheap to clone; every clone is the same engine.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+/// What every clone of an engine shares. Nothing of it is visible outside of this crate.
+pub struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) sandboxes: Arc<dyn BuildSandboxes>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn IdSource>,
+    pub(crate) layout: Layout,
+    pub(crate) toolchain: Toolchain,
+    pub(crate) settings: Settings,
+    pub(crate) node: String,
+    pub(crate) server: ServerId,
+    pub(crate) hub: Hub,
+    pub(crate) faults: Faults,
+    pub(crate) turns: RunningTurns,
+    pub(crate) operations: InFlight,
+    pub(crate) sweeper: Sweeper,
+    pub(crate) builds: RunningBuilds,
+    pub(crate) build_slots: Semaphore,
+    pub(crate) supervisor: Supervisor,
+}
+
+impl std::ops::Deref for Engine {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Engine {
+    /// Puts the parts together. Nothing runs before [`start`](Engine::start).
+    pub fn new(parts: Parts) -> Self {
+        let server = ServerId::new(parts.ids.as_ref());
+        Self(Arc::new(Inner {
+            build_slots: Semaphore::new(parts.settings.build_slots.max(1)),
+            store: parts.store,
+            blobs: parts.blobs,
+            provider: parts.provider,
+            sandboxes: parts.sandboxes,
+            clock: parts.clock,
+            ids: parts.ids,
+            layout: parts.layout,
+            toolchain: parts.toolchain,
+            settings: parts.settings,
+            node: parts.node,
+            server,
+            hub: Hub::default(),
+            faults: Faults::from_environment(),
+            turns: RunningTurns::default(),
+            operations: InFlight::default(),
+            sweeper: Sweeper::default(),
+            builds: RunningBuilds::default(),
+            supervisor: Supervisor::default(),
+        }))
+    }
+
+    /// Bounds on what a caller may send.
+    pub fn limits(&self) -> &Limits {
+        &self.settings.limits
+    }
+
+    /// The provider that makes this server's environments.
+    pub fn provider(&self) -> &dyn Provider {
+        self.0.provider.as_ref()
+    }
+
+    /// The name of this machine in rows.
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// Finishes what is at work and starts nothing new; returns when no task of the engine is left or `grace` has passed.
+    pub async fn stop(&self, grace: std::time::Duration) {
+        self.supervisor.stop(grace).await;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}

@@ -1,0 +1,87 @@
+//! Keys: made, listed, revoked, presented.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+use stead_domain::changes::Changes;
+use stead_domain::key::{Caller, Key, SecretDigest, Verb};
+use stead_domain::{Code, Error, KeyId, Result, WorkspaceId};
+
+use crate::commit::store_failed;
+use crate::engine::Engine;
+
+/// What a secret begins with, so that a leak is recognised by scanners.
+const PREFIX: &str = "stead_";
+
+pub(crate) fn digest(secret: &str) -> SecretDigest {
+    SecretDigest(hex(&Sha256::digest(secret.as_bytes())))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Engine {
+    /// Who presents this secret. Unknown, malformed and revoked are the same answer, found by the hash alone, so that
+    /// neither the answer nor its timing tells which keys exist.
+    pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
+        let key = self.store.key_by_digest(&digest(secret)).await.map_err(store_failed)?;
+        let invalid = || Error::new(Code::CredentialInvalid, "the credential is not valid");
+        key.ok_or_else(invalid)?.authenticate()
+    }
+
+    pub(crate) fn new_key(&self, workspace: WorkspaceId, name: &str, verbs: Vec<Verb>) -> (Key, String) {
+        let secret = format!("{PREFIX}{}", hex(&self.ids.secret()));
+        let key = Key {
+            id: KeyId::new(self.ids.as_ref()),
+            workspace_id: workspace,
+            name: name.to_owned(),
+            digest: digest(&secret),
+            verbs,
+            created_at: self.now(),
+            revoked_at: None,
+            row_version: 1,
+        };
+        (key, secret)
+    }
+
+    /// Makes a key in the caller's workspace; the secret is shown here and never again.
+    pub async fn key_create(&self, caller: &Caller, name: &str, mut verbs: Vec<Verb>) -> Result<(Key, String)> {
+        let name = name.trim();
+        if name.is_empty() || name.len() > 200 || name.chars().any(char::is_control) {
+            return Err(Error::invalid("name", "a key needs a name of 1 to 200 printable characters"));
+        }
+        verbs.sort_unstable();
+        verbs.dedup();
+        if verbs.is_empty() {
+            return Err(Error::invalid("verbs", "a key needs at least one of `read`, `run`, `write`, `admin`"));
+        }
+        let (key, secret) = self.new_key(caller.workspace_id, name, verbs);
+        let row = key.clone();
+        self.decide(|| async { Ok((Changes::new().insert(row.clone()), ())) }).await?;
+        Ok((key, secret))
+    }
+
+    /// The keys of the caller's workspace, revoked ones too, oldest first.
+    pub async fn key_list(&self, caller: &Caller) -> Result<Vec<Key>> {
+        self.store.keys_list(caller.workspace_id).await.map_err(store_failed)
+    }
+
+    /// Revokes a key; new requests with it are refused from then on. Revoking twice changes nothing.
+    pub async fn key_revoke(&self, caller: &Caller, id: KeyId) -> Result<Key> {
+        self.decide(|| async {
+            let keys = self.key_list(caller).await?;
+            let key = keys.into_iter().find(|key| key.id == id);
+            let mut key = key.ok_or_else(|| Error::new(Code::KeyNotFound, "there is no such key"))?;
+            if key.revoked_at.is_some() {
+                return Ok((Changes::new(), key));
+            }
+            key.revoked_at = Some(self.now());
+            Ok((Changes::new().update(key.clone()), key))
+        })
+        .await
+    }
+}

@@ -1,0 +1,74 @@
+//! What the operator configured, as far as use cases look at it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stead_domain::file::ArtifactLimits;
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::SandboxLimits;
+
+/// Bounds on what a caller may send, in bytes unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// One file of a project's source.
+    pub file_bytes: u64,
+    /// An import's body.
+    pub import_bytes: u64,
+    /// An import, unpacked.
+    pub import_expanded_bytes: u64,
+    /// Members of an import.
+    pub import_members: u64,
+    /// One uploaded file.
+    pub upload_bytes: u64,
+    /// A JSON body.
+    pub json_bytes: u64,
+    /// The text of one task.
+    pub input_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            file_bytes: 64 << 20,
+            import_bytes: 512 << 20,
+            import_expanded_bytes: 2 << 30,
+            import_members: 200_000,
+            upload_bytes: 64 << 20,
+            json_bytes: 96 << 20,
+            input_bytes: 1 << 20,
+        }
+    }
+}
+
+/// What the operator decided about sessions and builds.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Bounds on requests.
+    pub limits: Limits,
+    /// Bounds on what a turn hands back.
+    pub artifacts: ArtifactLimits,
+    /// The network of sessions.
+    pub session_network: NetworkPolicy,
+    /// The longest a turn may run.
+    pub turn_time_limit: Duration,
+    /// Raw output kept of one turn, in bytes; a turn that says more is ended.
+    pub turn_output_bytes: u64,
+    /// How long a session's sandbox stays without a turn.
+    pub idle_stop: Duration,
+    /// Builds that run at once.
+    pub build_slots: usize,
+    /// The longest a build step may run.
+    pub build_time_limit: Duration,
+    /// The longest that a layer of unpinned packages is taken again.
+    pub layer_age: Duration,
+    /// The operator's Python index; absent for the installers' own default.
+    pub python_index: Option<String>,
+    /// The operator's npm registry; absent for npm's own default.
+    pub npm_registry: Option<String>,
+    /// Limits of build sandboxes.
+    pub build_sandbox: SandboxLimits,
+    /// Where request bodies are spooled.
+    pub spool: PathBuf,
+    /// Where raw output and build logs are kept.
+    pub logs: PathBuf,
+}

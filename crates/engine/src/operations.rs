@@ -1,0 +1,220 @@
+//! Carries out recorded operations. Whoever carries one out looks only at stored state: the claim is a commit, the call carries
+//! the operation's id, and the outcome is written back under the claim's row version. An outcome that nobody knows is read
+//! back from the provider, never repeated blindly.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use stead_domain::changes::Changes;
+use stead_domain::environment::{Certainty, Environment, EnvironmentEvent, EnvironmentFailure};
+use stead_domain::lease::Lease;
+use stead_domain::operation::{Operation, OperationEvent, OperationKind, OperationState};
+use stead_domain::ports::{CommitError, Observed, Outcome, ProviderError, StartSpec};
+use stead_domain::{Code, EnvironmentId, Error, OperationId, Result};
+
+use crate::commit::store_failed;
+use crate::engine::Engine;
+
+/// How an operation ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It happened.
+    Done,
+    /// It did not, and will not by itself.
+    Failed(String),
+}
+
+/// The operations that a task of this process is at.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Mutex<HashSet<OperationId>>);
+
+/// Held while a task is at an operation.
+struct AtIt<'a>(&'a InFlight, OperationId);
+
+impl InFlight {
+    fn enter(&self, id: OperationId) -> Option<AtIt<'_>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id).then_some(AtIt(self, id))
+    }
+}
+
+impl Drop for AtIt<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
+/// What the provider's answer means for the operation.
+enum Answer {
+    Succeeded(Option<String>),
+    Event(OperationEvent, Certainty),
+}
+
+impl Answer {
+    fn of<T>(outcome: Outcome<T>, handle: impl FnOnce(T) -> Option<String>) -> Self {
+        match outcome {
+            Outcome::Known(Ok(value)) => Answer::Succeeded(handle(value)),
+            Outcome::Known(Err(error)) if error.permanent => {
+                Answer::Event(OperationEvent::Refused(error.message), Certainty::Known)
+            }
+            Outcome::NotDispatched(error) if error.permanent => {
+                Answer::Event(OperationEvent::Refused(error.message), Certainty::NotDispatched)
+            }
+            Outcome::Known(Err(error)) | Outcome::NotDispatched(error) => {
+                Answer::Event(OperationEvent::NotDispatched(error.message), Certainty::NotDispatched)
+            }
+            Outcome::Unknown(error) => Answer::Event(OperationEvent::Unknown(error.message), Certainty::Unknown),
+        }
+    }
+}
+
+impl Engine {
+    /// Brings an operation to its end, waiting out its backoff. Safe to call from several places: one of them gets the
+    /// claim, the others wait for the end.
+    pub(crate) async fn carry_out(&self, id: OperationId) -> Result<Ended> {
+        let stopping = self.supervisor.stopping();
+        loop {
+            let operation = self.store.operation_fetch(id).await.map_err(store_failed)?;
+            let operation = operation.ok_or_else(|| Error::new(Code::Internal, "the operation is gone"))?;
+            match operation.state {
+                OperationState::Done => return Ok(Ended::Done),
+                OperationState::Failed => return Ok(Ended::Failed(operation.error.unwrap_or_default())),
+                OperationState::Recorded => self.claim(operation).await?,
+                OperationState::Dispatched if operation.lease.is_some_and(|lease| lease.holder == self.server) => {
+                    match self.operations.enter(id) {
+                        Some(_at_it) => self.dispatch(operation).await?,
+                        // Another task of this process is at it.
+                        None => tokio::time::sleep(Duration::from_millis(5)).await,
+                    }
+                }
+                OperationState::Dispatched => self.take_over(operation).await?,
+                OperationState::Uncertain => self.read_back(operation).await?,
+            }
+            if stopping.is_cancelled() {
+                return Err(Error::new(Code::BackendUnavailable, "the server is stopping"));
+            }
+        }
+    }
+
+    async fn claim(&self, operation: Operation) -> Result<()> {
+        let now = self.now();
+        if now < operation.next_attempt_at {
+            tokio::time::sleep(operation.next_attempt_at.since(now)).await;
+        }
+        let claimed =
+            operation.transition(OperationEvent::Claimed(Lease::taken(self.server, self.now())), self.now())?;
+        self.write_back(Changes::new().update(claimed)).await
+    }
+
+    /// A claim of another server process: its own node's is dead (it holds the data directory's lock no longer), so its
+    /// outcome is unknown; another machine's is waited for.
+    async fn take_over(&self, operation: Operation) -> Result<()> {
+        let expired = operation.lease.is_none_or(|lease| lease.is_expired(self.now()));
+        if operation.node != self.node && !expired {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            return Ok(());
+        }
+        let event = OperationEvent::Unknown("the server that asked is gone".to_owned());
+        let uncertain = operation.transition(event, self.now())?;
+        self.write_back(Changes::new().update(uncertain)).await
+    }
+
+    async fn dispatch(&self, operation: Operation) -> Result<()> {
+        let environment = self.environment(operation.environment_id).await?;
+        let (id, kind) = (operation.id, operation.kind);
+        self.faults.point(&format!("{}.recorded", kind.as_str()));
+        let answer = match kind {
+            OperationKind::Create => {
+                let spec = spec_of(&operation)?;
+                let outcome = self.provider.create(id, environment.id, environment.workspace_id, &spec).await;
+                Answer::of(outcome, Some)
+            }
+            OperationKind::Start => {
+                let spec = spec_of(&operation)?;
+                let outcome = self.provider.start(id, environment.id, environment.workspace_id, &spec).await;
+                Answer::of(outcome, Some)
+            }
+            OperationKind::Stop => Answer::of(self.provider.stop(id, environment.id).await, |()| None),
+            OperationKind::Delete => Answer::of(self.provider.delete(id, environment.id).await, |()| None),
+        };
+        self.faults.point(&format!("{}.called", kind.as_str()));
+        self.settle(operation, environment, answer).await
+    }
+
+    async fn settle(&self, operation: Operation, environment: Environment, answer: Answer) -> Result<()> {
+        let at = self.now();
+        let (event, environment) = match answer {
+            Answer::Succeeded(handle) => {
+                let running_with = operation.spec.clone();
+                let event = EnvironmentEvent::Succeeded { handle, running_with };
+                (OperationEvent::Succeeded, environment.transition(event, at)?)
+            }
+            Answer::Event(event, certainty) => {
+                let (message, permanent) = match &event {
+                    OperationEvent::Refused(message) => (message.clone(), true),
+                    OperationEvent::NotDispatched(message) | OperationEvent::Unknown(message) => {
+                        (message.clone(), false)
+                    }
+                    _ => (String::new(), false),
+                };
+                tracing::warn!(
+                    environment.id = %environment.id, operation.id = %operation.id, operation.kind = operation.kind.as_str(),
+                    error = %message, permanent, "an operation did not succeed"
+                );
+                let code = format!("{}_failed", operation.kind.as_str());
+                let failure =
+                    EnvironmentFailure { code, message, certainty, permanent, operation: Some(operation.id), at };
+                (event, environment.transition(EnvironmentEvent::Failed(failure), at)?)
+            }
+        };
+        let operation = operation.transition(event, at)?;
+        self.write_back(Changes::new().update(operation).update(environment)).await
+    }
+
+    /// Resolves an unknown outcome by reading what is there.
+    async fn read_back(&self, operation: Operation) -> Result<()> {
+        let environment = self.environment(operation.environment_id).await?;
+        let observed = match self.provider.inspect(environment.id).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                tracing::warn!(environment.id = %environment.id, error = %error, "reading an environment back failed");
+                tokio::time::sleep(Operation::backoff(operation.attempts + 3)).await;
+                return Ok(());
+            }
+        };
+        let Observed { exists, running, last_operation, handle } = observed;
+        let happened = match operation.kind {
+            OperationKind::Create | OperationKind::Start => running && last_operation == Some(operation.id),
+            OperationKind::Stop => !running,
+            OperationKind::Delete => !exists,
+        };
+        if happened {
+            return self.settle(operation, environment, Answer::Succeeded(handle)).await;
+        }
+        let again = operation.transition(OperationEvent::ReadBackAbsent, self.now())?;
+        self.write_back(Changes::new().update(again)).await
+    }
+
+    /// A conflict means that somebody else wrote first; the caller looks again.
+    pub(crate) async fn write_back(&self, changes: Changes) -> Result<()> {
+        match self.commit(changes).await {
+            Ok(()) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(CommitError::Store(error)) => Err(store_failed(error)),
+        }
+    }
+
+    pub(crate) async fn environment(&self, id: EnvironmentId) -> Result<Environment> {
+        let environment = self.store.environment_fetch(id).await.map_err(store_failed)?;
+        environment.ok_or_else(|| Error::new(Code::Internal, "the session's environment is gone"))
+    }
+}
+
+fn spec_of(operation: &Operation) -> Result<StartSpec> {
+    let text = operation.spec.as_deref().unwrap_or_default();
+    serde_json::from_str(text).map_err(Error::internal)
+}
+
+/// The public sentence for a provider's refusal.
+pub(crate) fn provider_failed(error: ProviderError) -> Error {
+    Error::new(Code::BackendUnavailable, error.message.clone()).because(error)
+}

@@ -1,0 +1,167 @@
+//! Projects: made, described, deleted.
+
+use stead_domain::build::Build;
+use stead_domain::changes::{Changes, Removal};
+use stead_domain::key::Caller;
+use stead_domain::project::{Project, ProjectStatus};
+use stead_domain::source::TreeSize;
+use stead_domain::{Code, Error, ProjectId, Result, Slug};
+
+use crate::commit::store_failed;
+use crate::engine::Engine;
+
+/// A project with the builds that its status and its versions are derived from.
+#[derive(Debug, Clone)]
+pub struct ProjectView {
+    /// The project.
+    pub project: Project,
+    /// Its builds, oldest first; in lists the latest and the active one alone.
+    pub builds: Vec<Build>,
+    /// Its status, derived.
+    pub status: ProjectStatus,
+}
+
+impl ProjectView {
+    fn new(project: Project, builds: Vec<Build>) -> Self {
+        let status = project.status(builds.iter().find(|build| build.number == project.latest));
+        Self { project, builds, status }
+    }
+
+    /// The newest build, active or not.
+    pub fn latest(&self) -> Option<&Build> {
+        self.builds.iter().find(|build| build.number == self.project.latest)
+    }
+
+    /// The build that the next session reads.
+    pub fn active(&self) -> Option<&Build> {
+        self.builds.iter().find(|build| Some(build.number) == self.project.active)
+    }
+}
+
+/// What a caller says about a project; an absent field keeps what is there.
+#[derive(Debug, Clone, Default)]
+pub struct ProjectText {
+    /// A label for people; the slug is derived from it at creation.
+    pub name: String,
+    /// What it is.
+    pub description: Option<String>,
+    /// How to run it.
+    pub entry: Option<String>,
+}
+
+pub(crate) fn project_not_found() -> Error {
+    Error::new(Code::ProjectNotFound, "there is no such environment")
+}
+
+impl Engine {
+    /// A project that exists and is not deleted.
+    pub(crate) async fn live_project(&self, caller: &Caller, id: ProjectId) -> Result<Project> {
+        let project = self.store.project_fetch(caller.workspace_id, id).await.map_err(store_failed)?;
+        project.filter(|project| project.deleted_at.is_none()).ok_or_else(project_not_found)
+    }
+
+    /// A build of a project, if there is one of that number.
+    pub(crate) async fn build_of(&self, project: &Project, number: u32) -> Result<Option<Build>> {
+        if number == 0 || number > project.latest {
+            return Ok(None);
+        }
+        self.store.build_fetch(project.id, number).await.map_err(store_failed)
+    }
+
+    /// Makes a project. Its place, `/env/<slug>`, must be free: two projects cannot be in it (UHP Environments §2).
+    pub async fn project_create(&self, caller: &Caller, text: ProjectText) -> Result<ProjectView> {
+        let (description, entry) = (text.description.unwrap_or_default(), text.entry.unwrap_or_default());
+        Project::check_texts(&text.name, &description, &entry)?;
+        let slug = Slug::from_name(&text.name)?;
+        let at = self.now();
+        let project = Project {
+            id: ProjectId::new(self.ids.as_ref()),
+            workspace_id: caller.workspace_id,
+            name: text.name.trim().to_owned(),
+            slug,
+            description,
+            entry,
+            active: None,
+            latest: 0,
+            source: TreeSize::default(),
+            source_revision: 0,
+            created_at: at,
+            updated_at: at,
+            deleted_at: None,
+            row_version: 1,
+        };
+        self.decide(|| async {
+            let occupant =
+                self.store.project_by_slug(caller.workspace_id, &project.slug).await.map_err(store_failed)?;
+            if occupant.is_some() {
+                let message = format!("another environment already occupies `{}`", project.slug.mount());
+                return Err(Error::new(Code::ProjectExists, message).at("name"));
+            }
+            Ok((Changes::new().insert(project.clone()), ()))
+        })
+        .await?;
+        Ok(ProjectView::new(project, Vec::new()))
+    }
+
+    /// The projects of the caller's workspace, oldest first.
+    pub async fn project_list(&self, caller: &Caller) -> Result<Vec<ProjectView>> {
+        let rows = self.store.projects_list(caller.workspace_id).await.map_err(store_failed)?;
+        let mut views = Vec::with_capacity(rows.len());
+        for (project, latest) in rows {
+            let mut builds: Vec<Build> = latest.into_iter().collect();
+            if let Some(active) = project.active
+                && active != project.latest
+                && let Some(build) = self.build_of(&project, active).await?
+            {
+                builds.insert(0, build);
+            }
+            views.push(ProjectView::new(project, builds));
+        }
+        Ok(views)
+    }
+
+    /// One project with all its builds.
+    pub async fn project_get(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
+        let project = self.live_project(caller, id).await?;
+        let builds = self.store.builds_list(id).await.map_err(store_failed)?;
+        Ok(ProjectView::new(project, builds))
+    }
+
+    /// Renames and describes; the slug and the mount stay.
+    pub async fn project_update(&self, caller: &Caller, id: ProjectId, text: ProjectText) -> Result<ProjectView> {
+        // The name must be one that a new project could have, though the slug does not follow it.
+        Slug::from_name(&text.name)?;
+        self.decide(|| async {
+            let mut project = self.live_project(caller, id).await?;
+            project.name = text.name.trim().to_owned();
+            if let Some(description) = &text.description {
+                project.description.clone_from(description);
+            }
+            if let Some(entry) = &text.entry {
+                project.entry.clone_from(entry);
+            }
+            Project::check_texts(&project.name, &project.description, &project.entry)?;
+            project.updated_at = self.now();
+            Ok((Changes::new().update(project), ()))
+        })
+        .await?;
+        self.project_get(caller, id).await
+    }
+
+    /// Deletes a project with every version. A turn that reads one keeps it to its end; the files go after that.
+    pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
+        self.decide(|| async {
+            let project = self.live_project(caller, id).await?;
+            let latest = self.build_of(&project, project.latest).await?;
+            let deleted = project.delete(latest.as_ref(), self.now())?;
+            Ok((Changes::new().update(deleted).remove(Removal::Source(id)), ()))
+        })
+        .await
+    }
+
+    /// The agents that name the project, so that its owner sees what a rebuild will reach.
+    pub async fn project_agents(&self, caller: &Caller, id: ProjectId) -> Result<Vec<stead_domain::agent::Agent>> {
+        self.live_project(caller, id).await?;
+        self.store.agents_of_project(caller.workspace_id, id).await.map_err(store_failed)
+    }
+}

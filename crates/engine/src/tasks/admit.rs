@@ -1,0 +1,266 @@
+//! Admission: everything a request decides is committed at once, and only then answered.
+
+use std::time::Duration;
+
+use serde_json::json;
+use stead_domain::agent::{Agent, Harness};
+use stead_domain::attachment::{Attachment, Pin};
+use stead_domain::build::Build;
+use stead_domain::changes::Changes;
+use stead_domain::environment::Environment;
+use stead_domain::event::EventKind;
+use stead_domain::idempotency::{IdempotencyRecord, IdempotencyScope};
+use stead_domain::key::Caller;
+use stead_domain::lease::Lease;
+use stead_domain::operation::OperationEvent;
+use stead_domain::project::Project;
+use stead_domain::session::{Face, NewTurn, Session};
+use stead_domain::turn::{Turn, TurnInput};
+use stead_domain::{
+    AgentId, AttachmentId, Code, EnvironmentId, Error, OperationId, ProjectId, Result, SessionId, TurnId,
+};
+
+use crate::commit::store_failed;
+use crate::engine::Engine;
+
+/// Which version a turn shall read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionChoice {
+    /// The active one, whatever the session was pinned to.
+    Active,
+    /// This one.
+    Number(u32),
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, Default)]
+pub struct TaskRequest {
+    /// The agent; the session's when a turn is continued.
+    pub agent_id: Option<AgentId>,
+    /// The turn to continue.
+    pub previous: Option<TurnId>,
+    /// The project to read instead of the agent's.
+    pub project: Option<ProjectId>,
+    /// Moves the session's pin.
+    pub version: Option<VersionChoice>,
+    /// The work.
+    pub input: TurnInput,
+    /// Wall-clock budget.
+    pub time_limit: Option<Duration>,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// Whether the record is kept for later reads.
+    pub store: bool,
+    /// Request fields that nobody will act on.
+    pub ignored_fields: Vec<String>,
+    /// The caller's retry identity.
+    pub idempotency_key: Option<String>,
+    /// A keyed hash of the caller's intent, taken before anything mutable was read.
+    pub fingerprint: String,
+}
+
+/// An admitted task.
+#[derive(Debug, Clone)]
+pub struct StartedTask {
+    /// Its session.
+    pub session: Session,
+    /// The turn.
+    pub turn: Turn,
+    /// Whether an earlier request with the same key made it.
+    pub replayed: bool,
+}
+
+/// What a continued turn stands on.
+struct Continued {
+    session: Session,
+    attachment: Attachment,
+}
+
+impl Engine {
+    /// Admits a task. The answer means that it is recorded: it will run, and what it comes to can be read, whatever happens
+    /// to this process.
+    pub async fn task_start(&self, caller: &Caller, request: TaskRequest) -> Result<StartedTask> {
+        let limit = self.settings.limits.input_bytes;
+        if request.input.text.len() as u64 > limit {
+            return Err(Error::invalid("input", format!("the input is longer than {limit} bytes")));
+        }
+        let scope = request.idempotency_key.as_ref().map(|key| IdempotencyScope {
+            face: Face::Uhp.as_str(),
+            workspace_id: caller.workspace_id,
+            route: "POST /v1/responses",
+            key: key.clone(),
+        });
+        let turn_id = TurnId::new(self.ids.as_ref());
+        let started = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
+        if !started.replayed {
+            self.faults.point("turn.admitted");
+            self.drive(caller.workspace_id, started.turn.id);
+        }
+        Ok(started)
+    }
+
+    async fn admit(
+        &self,
+        caller: &Caller,
+        request: &TaskRequest,
+        scope: Option<&IdempotencyScope>,
+        turn_id: TurnId,
+    ) -> Result<(Changes, StartedTask)> {
+        if let Some(scope) = scope
+            && let Some(record) = self.store.idempotency_fetch(scope).await.map_err(store_failed)?
+        {
+            return Ok((Changes::new(), self.replay(caller, record.turn_id).await?));
+        }
+        let continued = self.continued(caller, request).await?;
+        let agent = self.agent_for(caller, request, continued.as_ref()).await?;
+        let reads = self.version_for(caller, request, &agent, continued.as_ref()).await?;
+        let pin = reads.as_ref().map(|(project, build)| Pin { project_id: project.id, version: build.number });
+        let at = self.now();
+        let mut changes = Changes::new();
+        let new_turn = NewTurn {
+            id: turn_id,
+            input: request.input.clone(),
+            previous: request.previous,
+            reads: pin,
+            time_limit: request.time_limit,
+            ignored_fields: request.ignored_fields.clone(),
+            requested_model: request.model.clone().or_else(|| agent.default_model.clone()),
+            store: request.store,
+        };
+        let (session, turn) = match continued {
+            Some(Continued { mut session, mut attachment }) => {
+                let turn = session.admit(&agent, new_turn, at)?;
+                let event = session.event(turn.id, EventKind::TurnCreated, at);
+                if pin.is_some_and(|pin| attachment.pin(pin.project_id, pin.version)) {
+                    changes = changes.update(attachment);
+                }
+                changes = changes.update(session.clone()).event(event);
+                (session, turn)
+            }
+            None => {
+                let id = SessionId::new(self.ids.as_ref());
+                let mut session = Session::open(id, Face::Uhp, &agent, &request.input.text, at);
+                let turn = session.admit(&agent, new_turn, at)?;
+                let event = session.event(turn.id, EventKind::TurnCreated, at);
+                changes = self.new_environment(changes, &session, reads.as_ref(), pin).await?;
+                changes = changes.insert(session.clone()).event(event);
+                (session, turn)
+            }
+        };
+        changes = changes.insert(turn.clone());
+        if let Some(scope) = scope {
+            changes = changes.fact(IdempotencyRecord {
+                scope: scope.clone(),
+                fingerprint: request.fingerprint.clone(),
+                turn_id,
+                created_at: at,
+            });
+        }
+        Ok((changes, StartedTask { session, turn, replayed: false }))
+    }
+
+    async fn replay(&self, caller: &Caller, turn: TurnId) -> Result<StartedTask> {
+        let view = self.turn_get(caller, turn).await?;
+        Ok(StartedTask { session: view.session, turn: view.turn, replayed: true })
+    }
+
+    async fn continued(&self, caller: &Caller, request: &TaskRequest) -> Result<Option<Continued>> {
+        let Some(previous) = request.previous else { return Ok(None) };
+        let view = self.turn_get(caller, previous).await.map_err(|error| error.at("previous_response_id"))?;
+        let attachments = self.store.attachments_of(view.session.id).await.map_err(store_failed)?;
+        let attachment = attachments.into_iter().find(|attachment| attachment.name == Attachment::PRIMARY);
+        let attachment =
+            attachment.ok_or_else(|| Error::new(Code::Internal, "the session has lost its environment"))?;
+        Ok(Some(Continued { session: view.session, attachment }))
+    }
+
+    async fn agent_for(&self, caller: &Caller, request: &TaskRequest, continued: Option<&Continued>) -> Result<Agent> {
+        match (request.agent_id, continued) {
+            (None, None) => {
+                let message =
+                    "no model is configured, so there is no default harness; name one in `metadata.harness_id`";
+                let supported = json!({ "supported": Harness::ALL.map(Harness::as_str) });
+                Err(Error::new(Code::ModelUnavailable, message).at("metadata.harness_id").detail(supported))
+            }
+            (Some(id), None) => self.agent_get(caller, id).await.map_err(|error| error.at("metadata.harness_id")),
+            (named, Some(Continued { session, .. })) => {
+                if let Some(named) = named
+                    && named != session.agent_id
+                {
+                    self.agent_get(caller, named).await.map_err(|error| error.at("metadata.harness_id"))?;
+                    let message = "the continued session belongs to another harness configuration";
+                    return Err(Error::new(Code::AgentMismatch, message).at("metadata.harness_id"));
+                }
+                self.agent_even_deleted(caller, session.agent_id).await
+            }
+        }
+    }
+
+    async fn version_for(
+        &self,
+        caller: &Caller,
+        request: &TaskRequest,
+        agent: &Agent,
+        continued: Option<&Continued>,
+    ) -> Result<Option<(Project, Build)>> {
+        let Some(id) = request.project.or(agent.project_id) else {
+            return match request.version {
+                None => Ok(None),
+                Some(_) => Err(Error::invalid("metadata.stead_version", "the task reads no environment")),
+            };
+        };
+        let at = |error: Error| error.at("metadata.environment");
+        let project = self.live_project(caller, id).await.map_err(at)?;
+        let pinned = continued.and_then(|continued| continued.attachment.pinned(id));
+        let number = match request.version {
+            Some(VersionChoice::Number(number)) => Some(number),
+            Some(VersionChoice::Active) => project.active,
+            None => pinned.or(project.active),
+        };
+        let number = number.ok_or_else(|| {
+            Error::new(Code::ProjectNotReady, "nothing of the environment is built; build it first")
+                .at("metadata.environment")
+        })?;
+        let build = self.build_of(&project, number).await?.ok_or_else(|| {
+            let message = format!("the environment has no version {number}");
+            Error::new(Code::ProjectNotReady, message).at("metadata.stead_version")
+        })?;
+        self.check_readable(&build).map_err(at)?;
+        Ok(Some((project, build)))
+    }
+
+    /// The environment of a new session, with the operation that makes it already claimed: one commit less before Start.
+    async fn new_environment(
+        &self,
+        changes: Changes,
+        session: &Session,
+        reads: Option<&(Project, Build)>,
+        pin: Option<Pin>,
+    ) -> Result<Changes> {
+        let at = session.created_at;
+        let spec = self.start_spec(reads.map(|(project, build)| (project, build))).await?;
+        let spec_text = serde_json::to_string(&spec).map_err(Error::internal)?;
+        let (environment, operation) = Environment::create(
+            EnvironmentId::new(self.ids.as_ref()),
+            OperationId::new(self.ids.as_ref()),
+            session.workspace_id,
+            self.provider.name(),
+            &self.node,
+            spec.network,
+            &spec_text,
+            at,
+        );
+        let operation = operation.transition(OperationEvent::Claimed(Lease::taken(self.server, at)), at)?;
+        let attachment = Attachment {
+            id: AttachmentId::new(self.ids.as_ref()),
+            workspace_id: session.workspace_id,
+            session_id: session.id,
+            environment_id: environment.id,
+            name: Attachment::PRIMARY.to_owned(),
+            pins: pin.into_iter().collect(),
+            created_at: at,
+            row_version: 1,
+        };
+        Ok(changes.insert(environment).insert(operation).insert(attachment))
+    }
+}

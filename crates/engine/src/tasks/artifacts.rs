@@ -1,0 +1,122 @@
+//! What a turn leaves: at its end, regular files in the working directory that are new or changed become artifacts. What is
+//! over a limit is named on the turn, never dropped in silence.
+
+use std::collections::HashMap;
+
+use stead_domain::environment::WORKSPACE;
+use stead_domain::file::Artifact;
+use stead_domain::ports::{FileEntry, Runtime, RuntimeError, StoredBlob};
+use stead_domain::turn::{ExcessFile, Turn};
+use stead_domain::{FileId, Result, WorkspaceId};
+
+use crate::commit::blobs_failed;
+use crate::engine::Engine;
+use crate::spool::SpoolWriter;
+
+/// The most files that are looked at.
+const LISTED: usize = 100_000;
+/// How much is read at once.
+const PIECE: usize = 1 << 20;
+/// How many files over a limit are named.
+const NAMED: usize = 100;
+
+/// The stamps of the files that were there before the turn, by path.
+pub(crate) type Baseline = HashMap<String, String>;
+
+/// What was collected.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub(crate) artifacts: Vec<Artifact>,
+    pub(crate) excess: Vec<ExcessFile>,
+}
+
+impl Collected {
+    fn exceed(&mut self, path: &str, reason: String) {
+        if self.excess.len() < NAMED {
+            self.excess.push(ExcessFile { path: path.to_owned(), reason });
+        }
+    }
+}
+
+pub(crate) async fn baseline(runtime: &dyn Runtime) -> Result<Baseline, RuntimeError> {
+    let (files, _) = runtime.list_files(WORKSPACE, LISTED).await?;
+    Ok(files.into_iter().map(|file| (file.path, file.stamp)).collect())
+}
+
+impl Engine {
+    /// Collects what the turn left. The blobs are stored but not yet durable.
+    pub(crate) async fn collect(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline) -> Result<Collected> {
+        let mut collected = Collected::default();
+        let (mut files, more) = match runtime.list_files(WORKSPACE, LISTED).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                collected.exceed(".", format!("the working directory could not be read: {error}"));
+                return Ok(collected);
+            }
+        };
+        if more {
+            collected.exceed(".", format!("there are more than {LISTED} files; the rest was not looked at"));
+        }
+        files.retain(|file| before.get(&file.path) != Some(&file.stamp));
+        files.sort_by(|left, right| left.path.cmp(&right.path));
+        let limits = self.settings.artifacts;
+        let mut bytes = 0;
+        for file in files {
+            if !file.exact {
+                collected.exceed(&file.path, "its name is not UTF-8".to_owned());
+            } else if collected.artifacts.len() >= limits.files {
+                collected.exceed(&file.path, format!("more than {} files", limits.files));
+            } else if file.bytes > limits.file_bytes {
+                collected.exceed(&file.path, format!("larger than {} bytes", limits.file_bytes));
+            } else if bytes + file.bytes > limits.turn_bytes {
+                collected.exceed(&file.path, format!("more than {} bytes in one turn", limits.turn_bytes));
+            } else {
+                match self.fetch(runtime, turn.workspace_id, &file).await {
+                    Ok(stored) => {
+                        bytes += stored.bytes;
+                        collected.artifacts.push(self.artifact(turn, file.path, stored));
+                    }
+                    Err(error) => collected.exceed(&file.path, error.message),
+                }
+            }
+        }
+        Ok(collected)
+    }
+
+    fn artifact(&self, turn: &Turn, path: String, stored: StoredBlob) -> Artifact {
+        Artifact {
+            id: FileId::new(self.ids.as_ref()),
+            workspace_id: turn.workspace_id,
+            session_id: turn.session_id,
+            turn_id: turn.id,
+            path,
+            bytes: stored.bytes,
+            blob: stored.id,
+            created_at: self.now(),
+        }
+    }
+
+    async fn fetch(&self, runtime: &dyn Runtime, workspace: WorkspaceId, file: &FileEntry) -> Result<StoredBlob> {
+        let unreadable = |error: RuntimeError| {
+            stead_domain::Error::new(stead_domain::Code::FileNotFound, format!("it could not be read: {error}"))
+        };
+        let first = runtime.read_file(WORKSPACE, &file.path, 0, PIECE).await.map_err(unreadable)?;
+        if first.len() < PIECE {
+            return self.blobs.put(workspace, first).await.map_err(blobs_failed);
+        }
+        let mut spool: SpoolWriter = self.spool(self.settings.artifacts.file_bytes).await?;
+        let mut offset = first.len() as u64;
+        spool.write(&first).await?;
+        loop {
+            let piece = runtime.read_file(WORKSPACE, &file.path, offset, PIECE).await.map_err(unreadable)?;
+            offset += piece.len() as u64;
+            spool.write(&piece).await?;
+            if piece.len() < PIECE {
+                break;
+            }
+        }
+        let spooled = spool.finish().await?;
+        let blobs = self.blobs.clone();
+        self.blocking(move || blobs.adopt_blocking(workspace, spooled.path().to_owned()).map_err(blobs_failed)).await
+    }
+}
