@@ -1,0 +1,99 @@
+//! The places of projects on disk, beneath the server's data directory.
+//!
+//! ```text
+//! projects/<workspace>/<project>/versions/<number>/source    a version's files, sealed
+//! layers/<workspace>/<layer>/tree                            what one step installed, sealed; holds `.venv`, `node_modules`, …
+//! builds/<workspace>/<project>/<number>/<step>               what a running build works in, removed when it ends
+//! caches/<workspace>/<project>                               installer caches, never shared between projects
+//! ```
+//!
+//! All of it must lie on one file system: versions share files by hard links, and a step's result becomes a layer by a
+//! rename. Only the service reaches these directories by path; sandboxes see parts of them as mounts.
+//!
+//! **Modes.** Sealed files are the service's, carry no write bit and no set-id bit (0444, 0555). Sealed directories are 0755:
+//! a later step writes over a layer through an overlay that shows it as the step's own, and without the owner's write bit
+//! it could not even add a file. Nobody but the service owns them, and sessions only have read-only mounts.
+
+mod error;
+mod mounts;
+mod remove;
+mod seal;
+mod source;
+mod step;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use stead_domain::{LayerId, ProjectId, WorkspaceId};
+
+pub use error::LayoutError;
+pub use remove::remove_tree;
+pub use seal::{Sealed, Whiteouts, seal_tree};
+pub use source::{PreviousVersion, SourceTree};
+pub use step::{StepOverlay, StepPlace};
+
+/// The places beneath a data directory. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    data: PathBuf,
+}
+
+impl Layout {
+    /// The layout beneath `data`, an absolute path.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self { data: data.into() }
+    }
+
+    /// The directory of one version of a project. Removing it with [`remove_tree`] removes the version.
+    pub fn version(&self, workspace: WorkspaceId, project: ProjectId, number: u32) -> PathBuf {
+        self.project(workspace, project).join("versions").join(number.to_string())
+    }
+
+    /// A version's files.
+    pub fn version_source(&self, workspace: WorkspaceId, project: ProjectId, number: u32) -> PathBuf {
+        self.version(workspace, project, number).join("source")
+    }
+
+    /// The directory of a project with all its versions.
+    pub fn project(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
+        self.data.join("projects").join(workspace.hex()).join(project.hex())
+    }
+
+    /// The directory of a layer. Removing it with [`remove_tree`] removes the layer.
+    pub fn layer(&self, workspace: WorkspaceId, layer: LayerId) -> PathBuf {
+        self.data.join("layers").join(workspace.hex()).join(layer.hex())
+    }
+
+    /// A layer's tree, rooted at the mount: what a step kept of `.venv` lies at `tree/.venv`.
+    pub fn layer_tree(&self, workspace: WorkspaceId, layer: LayerId) -> PathBuf {
+        self.layer(workspace, layer).join("tree")
+    }
+
+    /// What a build works in. Removed with [`remove_tree`] when the build ends, however it ends.
+    pub fn build(&self, workspace: WorkspaceId, project: ProjectId, number: u32) -> PathBuf {
+        self.data.join("builds").join(workspace.hex()).join(project.hex()).join(number.to_string())
+    }
+
+    /// Where the builds of every project work: what lies there when the server starts is left over.
+    pub fn builds(&self) -> PathBuf {
+        self.data.join("builds")
+    }
+
+    /// A project's installer caches.
+    pub fn cache(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
+        self.data.join("caches").join(workspace.hex()).join(project.hex())
+    }
+}
+
+/// Makes a directory with its parents. Its own mode is 0755 whatever the server's umask: other users see it through mounts.
+pub(crate) fn make_directory(path: &Path) -> Result<(), LayoutError> {
+    std::fs::create_dir_all(path).map_err(|source| LayoutError::io("make the directory", path, source))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .map_err(|source| LayoutError::io("set the mode of", path, source))
+}
+
+/// Makes everything written to the file system of `path` durable.
+pub(crate) fn sync_file_system(path: &Path) -> Result<(), LayoutError> {
+    let directory = std::fs::File::open(path).map_err(|source| LayoutError::io("open", path, source))?;
+    rustix::fs::syncfs(&directory).map_err(|source| LayoutError::io("make durable", path, source.into()))
+}

@@ -1,0 +1,189 @@
+//! Laying a source tree out: a version's own files, or the working copy of one build step.
+//!
+//! Every path is a [`SourcePath`](stead_domain::SourcePath) and the target is a directory that we made and nobody else writes, so plain path
+//! operations stay beneath it. Files are created, never opened.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Timespec, Timestamps};
+use stead_domain::ports::Blobs;
+use stead_domain::source::{EntryKind, SourceEntry};
+use stead_domain::{BlobId, ProjectId, SourcePath, Timestamp, WorkspaceId};
+
+use super::{Layout, LayoutError, make_directory, sync_file_system};
+use crate::plan::InstallPlan;
+
+/// A version of the same project that lies on disk, to share files with.
+#[derive(Debug, Clone, Copy)]
+pub struct PreviousVersion<'a> {
+    /// Its number.
+    pub number: u32,
+    /// The entries it was laid out from, as [`for_build`](crate::snapshot::for_build) left them.
+    pub entries: &'a [SourceEntry],
+}
+
+/// What is laid out, and as whose.
+#[derive(Clone, Copy)]
+pub struct SourceTree<'a> {
+    /// The tenant.
+    pub workspace: WorkspaceId,
+    /// The project.
+    pub project: ProjectId,
+    /// The version that is being built.
+    pub number: u32,
+    /// The source as [`for_build`](crate::snapshot::for_build) left it.
+    pub entries: &'a [SourceEntry],
+    /// Where its bytes are.
+    pub blobs: &'a dyn Blobs,
+}
+
+/// How files are put down.
+#[derive(Clone, Copy)]
+pub(super) enum Form<'a> {
+    /// For good: no write bit, shared with an earlier version where nothing changed.
+    Sealed { previous: Option<(&'a Path, &'a [SourceEntry])> },
+    /// A copy that a step may change.
+    Working { replaced: &'a [(SourcePath, Vec<u8>)] },
+}
+
+impl Layout {
+    /// Lays a version's files out and makes them durable. A file with the same bytes and mode as in `previous` becomes a hard
+    /// link to it. The directories that the plan's layers are mounted at are made, too. Whatever an interrupted build
+    /// left at the place is removed first.
+    pub fn lay_out_version(
+        &self,
+        tree: &SourceTree<'_>,
+        plan: &InstallPlan,
+        previous: Option<PreviousVersion<'_>>,
+    ) -> Result<PathBuf, LayoutError> {
+        super::remove_tree(&self.version(tree.workspace, tree.project, tree.number))?;
+        let target = self.version_source(tree.workspace, tree.project, tree.number);
+        let other = previous.map(|version| self.version_source(tree.workspace, tree.project, version.number));
+        let previous = other.as_deref().zip(previous.map(|version| version.entries));
+        let places = plan.mount_points();
+        lay_out(&target, tree, tree.entries, Form::Sealed { previous }, &places)?;
+        sync_file_system(&target)?;
+        Ok(target)
+    }
+}
+
+/// Puts `entries` down beneath `target`, which is made.
+pub(super) fn lay_out(
+    target: &Path,
+    tree: &SourceTree<'_>,
+    entries: &[SourceEntry],
+    form: Form<'_>,
+    mount_points: &[String],
+) -> Result<(), LayoutError> {
+    make_directory(target)?;
+    let mut made: Vec<SourcePath> = Vec::new();
+    let mut files = Vec::new();
+    for entry in entries {
+        made.extend(entry.path.ancestors());
+        match entry.kind {
+            EntryKind::Directory => made.push(entry.path.clone()),
+            EntryKind::File { executable, size, blob } => files.push(Planned { entry, executable, size, blob }),
+        }
+    }
+    // Parents sort before what they hold.
+    made.sort_unstable();
+    made.dedup();
+    let names = made.iter().map(SourcePath::as_str).chain(mount_points.iter().map(String::as_str));
+    for name in names {
+        make_one(&target.join(name))?;
+    }
+    let old = match form {
+        Form::Sealed { previous: Some((directory, entries)) } => {
+            Some((directory, entries.iter().map(|entry| (&entry.path, &entry.kind)).collect::<BTreeMap<_, _>>()))
+        }
+        _ => None,
+    };
+    let put = |file: &Planned<'_>| -> Result<(), LayoutError> {
+        let place = target.join(file.entry.path.as_str());
+        if let Some((directory, entries)) = &old {
+            let same = entries.get(&file.entry.path).is_some_and(|kind| **kind == file.entry.kind);
+            // Where linking fails (too many links, a version removed meanwhile) copying does as well.
+            if same && std::fs::hard_link(directory.join(file.entry.path.as_str()), &place).is_ok() {
+                return Ok(());
+            }
+        }
+        put_file(&place, tree, file, form)
+    };
+    // Two at a time: one waits for the disk while the other hashes or copies.
+    let (one, other) = files.split_at(files.len() / 2);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| other.iter().try_for_each(put));
+        let first = one.iter().try_for_each(put);
+        let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        first.and(second)
+    })
+}
+
+struct Planned<'a> {
+    entry: &'a SourceEntry,
+    executable: bool,
+    size: u64,
+    blob: BlobId,
+}
+
+fn make_one(path: &Path) -> Result<(), LayoutError> {
+    match std::fs::create_dir(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        Err(error) => return Err(LayoutError::io("make the directory", path, error)),
+    }
+    // The mode must not depend on the server's umask.
+    std::fs::set_permissions(path, Permissions::from_mode(0o755))
+        .map_err(|source| LayoutError::io("set the mode of", path, source))
+}
+
+fn put_file(place: &Path, tree: &SourceTree<'_>, planned: &Planned<'_>, form: Form<'_>) -> Result<(), LayoutError> {
+    let io_error = |action| move |source| LayoutError::io(action, place, source);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(place)
+        .map_err(io_error("create"))?;
+    let replacement = match form {
+        Form::Working { replaced } => replaced.iter().find(|(path, _)| *path == planned.entry.path),
+        Form::Sealed { .. } => None,
+    };
+    match replacement {
+        Some((_, bytes)) => io::Write::write_all(&mut file, bytes).map_err(io_error("write"))?,
+        None => copy_blob(&mut file, place, tree, planned)?,
+    }
+    let mode = match (form, planned.executable) {
+        (Form::Sealed { .. }, false) => 0o444,
+        (Form::Sealed { .. }, true) => 0o555,
+        (Form::Working { .. }, false) => 0o644,
+        (Form::Working { .. }, true) => 0o755,
+    };
+    file.set_permissions(Permissions::from_mode(mode)).map_err(io_error("set the mode of"))?;
+    set_modified(&file, planned.entry.modified_at).map_err(io_error("set the time of"))
+}
+
+fn copy_blob(file: &mut File, place: &Path, tree: &SourceTree<'_>, planned: &Planned<'_>) -> Result<(), LayoutError> {
+    let path = || planned.entry.path.to_string();
+    let mut reader = tree
+        .blobs
+        .open_blocking(tree.workspace, planned.blob)
+        .map_err(|source| LayoutError::Blob { path: path(), source })?;
+    let found = io::copy(&mut reader, file).map_err(|source| LayoutError::io("write", place, source))?;
+    if found == planned.size {
+        Ok(())
+    } else {
+        Err(LayoutError::Size { path: path(), expected: planned.size, found })
+    }
+}
+
+/// Tools compare times (make, incremental compilers), so a file carries the time its owner wrote it.
+fn set_modified(file: &File, at: Timestamp) -> io::Result<()> {
+    let micros = at.as_micros();
+    let time = Timespec { tv_sec: micros.div_euclid(1_000_000), tv_nsec: micros.rem_euclid(1_000_000) * 1_000 };
+    Ok(rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?)
+}

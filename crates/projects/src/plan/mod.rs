@@ -1,0 +1,98 @@
+//! Install plans: which steps a project's build has, and the key of each step's layer.
+//!
+//! ```text
+//! requirements.txt ─▶ .venv            alone keyed by the files pip reads
+//! pyproject.toml   ─▶ .venv            its dependencies, then itself on top of them
+//! package.json     ─▶ node_modules     keyed by manifest, lock and .npmrc
+//! setup.sh         ─▶ anything         keyed by the whole source and every step before it
+//! ```
+//!
+//! A step sees exactly what its key names: that is what makes "same key, no install" true. The rules are in [`step`].
+
+mod error;
+mod node;
+mod python;
+mod setup;
+mod settings;
+mod sources;
+pub mod step;
+
+use stead_domain::LayerId;
+use stead_domain::build::PlacedLayer;
+use stead_domain::source::SourceEntry;
+
+pub use error::PlanError;
+pub use settings::BuildSettings;
+pub use sources::ReadSource;
+pub use step::{Command, PackageList, Step, StepFiles};
+
+use crate::toolchain::Toolchain;
+use sources::Sources;
+
+/// Where Python packages are installed, relative to the mount.
+pub const VENV: &str = ".venv";
+/// Where Node packages are installed.
+pub const NODE_MODULES: &str = "node_modules";
+
+/// The steps of a build, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstallPlan {
+    /// The steps. None for a project without manifests.
+    pub steps: Vec<Step>,
+    /// What the build's log should say before the first step: what was found, what is ignored.
+    pub log: Vec<String>,
+}
+
+impl InstallPlan {
+    /// The directories that layers are mounted at; they exist in the version's source before it is sealed.
+    pub fn mount_points(&self) -> Vec<String> {
+        let mut targets: Vec<String> =
+            self.steps.iter().filter(|step| !step.keep.is_empty()).map(|step| step.keep.clone()).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    /// Where the steps' layers lie in the version; `layers` has one id per step. The result is ordered bottom-up, which
+    /// [`Layout::mounts`](crate::Layout::mounts) relies on; within one [`PlacedLayer`] the uppermost layer is first.
+    pub fn placed(&self, layers: &[LayerId]) -> Vec<PlacedLayer> {
+        let mut placed: Vec<PlacedLayer> = Vec::new();
+        for (step, layer) in self.steps.iter().zip(layers) {
+            match placed.last_mut() {
+                Some(group) if group.target == step.keep => group.layers.insert(0, *layer),
+                _ => placed.push(PlacedLayer { target: step.keep.clone(), layers: vec![*layer] }),
+            }
+        }
+        placed
+    }
+}
+
+/// Plans a build. `entries` is what [`for_build`](crate::snapshot::for_build) left; `read` gives a file's bytes.
+pub fn plan(
+    entries: &[SourceEntry],
+    read: &ReadSource<'_>,
+    toolchain: &Toolchain,
+    settings: &BuildSettings,
+) -> Result<InstallPlan, PlanError> {
+    let sources = Sources::new(entries, read);
+    let mut planner = Planner { sources, toolchain, settings, steps: Vec::new(), log: Vec::new() };
+    planner.log.push(format!("base {}", toolchain.base().description));
+    planner.plan_python()?;
+    planner.plan_node()?;
+    planner.plan_setup()?;
+    if planner.steps.is_empty() {
+        planner.log.push("no requirements.txt, pyproject.toml, package.json or setup.sh: nothing to install".to_owned());
+    }
+    Ok(InstallPlan { steps: planner.steps, log: planner.log })
+}
+
+struct Planner<'a> {
+    sources: Sources<'a>,
+    toolchain: &'a Toolchain,
+    settings: &'a BuildSettings,
+    steps: Vec<Step>,
+    log: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! What a build is told besides the source.
+
+use stead_domain::Slug;
+use stead_domain::network::NetworkPolicy;
+
+/// The settings of a build. All of them go into layer keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildSettings {
+    /// Names the mount, which shebangs and links of an installed layer contain.
+    pub slug: Slug,
+    /// What the steps may reach.
+    pub network: NetworkPolicy,
+    /// The egress proxy as a sandbox reaches it.
+    pub proxy: String,
+    /// The operator's Python index; absent for the installers' own default.
+    pub python_index: Option<String>,
+    /// The operator's npm registry; absent for npm's own default.
+    pub npm_registry: Option<String>,
+}
+
+impl BuildSettings {
+    /// Open network through the usual proxy, default indexes.
+    pub fn new(slug: Slug) -> Self {
+        Self {
+            slug,
+            network: NetworkPolicy::Enabled,
+            proxy: "http://127.0.0.1:3128".to_owned(),
+            python_index: None,
+            npm_registry: None,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The project's own script: `setup.sh`, after everything else.
+
+use stead_bundles::manifest::{encoding_problem, normalise_for_bash};
+use stead_domain::build::Stage;
+
+use super::step::{Draft, PackageList};
+use super::{PlanError, Planner};
+use crate::environment::setup_env;
+use crate::toolchain::BASH;
+
+const SCRIPT: &str = "setup.sh";
+
+impl Planner<'_> {
+    pub(super) fn plan_setup(&mut self) -> Result<(), PlanError> {
+        let Some(script) = self.sources.file(SCRIPT) else { return Ok(()) };
+        let bytes = self.sources.read(script)?;
+        if let Some(problem) = encoding_problem(&bytes) {
+            return Err(PlanError::manifest(SCRIPT, problem));
+        }
+        let normal = normalise_for_bash(&bytes);
+        let mut replaced = Vec::new();
+        if *normal != *bytes {
+            self.log.push("setup.sh: runs without its byte order mark and carriage returns; the source keeps them".to_owned());
+            replaced.push((script.path.clone(), normal.into_owned()));
+        }
+        let env = setup_env(self.settings, self.has_venv());
+        let mut packages = Vec::new();
+        if self.has_venv() {
+            packages.push(PackageList::Pip(self.list_pip()));
+        }
+        if self.has_node_modules() {
+            packages.push(PackageList::Npm);
+        }
+        let commands = vec![self.command(&env, [BASH, SCRIPT])];
+        self.push(Draft {
+            stage: Stage::SetupScript,
+            name: SCRIPT.to_owned(),
+            installer: "bash".to_owned(),
+            files: None,
+            replaced,
+            keep: "",
+            lower: (0..self.steps.len()).collect(),
+            commands,
+            packages,
+            pinned: false,
+        });
+        Ok(())
+    }
+}

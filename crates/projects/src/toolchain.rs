@@ -1,0 +1,167 @@
+//! The host's tools that builds and sessions use, and the base that follows from them.
+//!
+//! On the native provider a session's `/usr` is the host's, so the tools are the ones under `/usr/bin`, never what some
+//! `PATH` names: a version manager's shim in a home directory does not exist in a sandbox.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use stead_domain::build::Base;
+
+/// The interpreter for `.venv`, the same path inside and outside.
+pub const PYTHON: &str = "/usr/bin/python3";
+/// Node.
+pub const NODE: &str = "/usr/bin/node";
+/// npm's own program, a script for Node.
+pub const NPM: &str = "/usr/bin/npm";
+/// What runs `setup.sh`.
+pub const BASH: &str = "/usr/bin/bash";
+
+/// A Python interpreter with what it can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Python {
+    /// Its version: `3.11.2`.
+    pub version: String,
+    /// The pip that `python3 -m venv` puts into a new environment; absent when it cannot make one with pip.
+    pub pip: Option<String>,
+}
+
+/// Node with npm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its version without the `v`: `20.20.2`.
+    pub version: String,
+    /// npm's version; absent when npm is.
+    pub npm: Option<String>,
+}
+
+/// uv, which installs what pip would, faster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uv {
+    /// Its path inside a sandbox.
+    pub program: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The tools of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toolchain {
+    /// `x86_64`, `aarch64`.
+    pub architecture: String,
+    /// `glibc 2.36`; empty when unknown.
+    pub libc: String,
+    /// The host's Python.
+    pub python: Option<Python>,
+    /// The host's Node.
+    pub node: Option<Node>,
+    /// uv, when the operator placed one.
+    pub uv: Option<Uv>,
+}
+
+/// Where a uv may be: its path on the host, and inside a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UvCandidate {
+    /// On the host, such as `<data>/toolchains/uv/bin/uv`.
+    pub host: PathBuf,
+    /// In a sandbox, such as `/opt/stead/uv/bin/uv`.
+    pub inside: String,
+}
+
+impl Toolchain {
+    /// Looks at the host, once at start: runs `--version` of each tool. A tool that is missing or does not answer is absent.
+    pub fn detect(uv: &[UvCandidate]) -> Self {
+        let python = ask(PYTHON, &["-I", "-c", "import platform; print(platform.python_version())"]).map(|version| {
+            let pip = ask(PYTHON, &["-I", "-c", "import ensurepip, venv; print(ensurepip.version())"]);
+            Python { version, pip }
+        });
+        let node = ask(NODE, &["--version"])
+            .map(|version| Node { version: version.trim_start_matches('v').to_owned(), npm: ask(NODE, &[NPM, "--version"]) });
+        let uv = uv.iter().find_map(|candidate| {
+            let said = ask(candidate.host.as_os_str(), &["--version"])?;
+            let version = said.split_whitespace().nth(1).unwrap_or(&said).to_owned();
+            Some(Uv { program: candidate.inside.clone(), version })
+        });
+        Self { architecture: std::env::consts::ARCH.to_owned(), libc: libc_version(), python, node, uv }
+    }
+
+    /// The base that versions built here record.
+    pub fn base(&self) -> Base {
+        let mut parts = vec![format!("{} {}", self.architecture, self.libc).trim().to_owned()];
+        if let Some(python) = &self.python {
+            parts.push(format!("python {}", leading(&python.version, 2)));
+        }
+        if let Some(node) = &self.node {
+            parts.push(format!("node {}", leading(&node.version, 1)));
+        }
+        let description = parts.join(", ");
+        let id = blake3::hash(description.as_bytes()).to_hex()[..16].to_owned();
+        Base { id, description }
+    }
+
+    /// Whether bash is there, without which nothing can be built.
+    pub fn has_bash() -> bool {
+        Path::new(BASH).exists()
+    }
+}
+
+/// The first `count` components of a dotted version.
+fn leading(version: &str, count: usize) -> String {
+    version.split('.').take(count).collect::<Vec<_>>().join(".")
+}
+
+fn ask(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Option<String> {
+    // A clean environment, so that nothing of the server's own reaches a tool or changes its answer.
+    let output = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", "/nonexistent")
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let said = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !said.is_empty()).then_some(said)
+}
+
+fn libc_version() -> String {
+    ask("/usr/bin/getconf", &["GNU_LIBC_VERSION"]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> Toolchain {
+        Toolchain {
+            architecture: "x86_64".into(),
+            libc: "glibc 2.36".into(),
+            python: Some(Python { version: "3.11.2".into(), pip: Some("23.0.1".into()) }),
+            node: Some(Node { version: "20.20.2".into(), npm: Some("10.8.2".into()) }),
+            uv: None,
+        }
+    }
+
+    #[test]
+    fn the_base_changes_with_what_binaries_depend_on_alone() {
+        let base = sample().base();
+        assert_eq!(base.description, "x86_64 glibc 2.36, python 3.11, node 20");
+        let mut patch = sample();
+        patch.python = Some(Python { version: "3.11.9".into(), pip: None });
+        patch.node = Some(Node { version: "20.1.0".into(), npm: None });
+        assert_eq!(patch.base(), base);
+        let changes: [fn(&mut Toolchain); 4] = [
+            |tools| tools.architecture = "aarch64".into(),
+            |tools| tools.libc = "glibc 2.39".into(),
+            |tools| tools.python = Some(Python { version: "3.12.0".into(), pip: None }),
+            |tools| tools.node = None,
+        ];
+        for change in changes {
+            let mut other = sample();
+            change(&mut other);
+            assert_ne!(other.base().id, base.id, "{other:?}");
+        }
+    }
+}
