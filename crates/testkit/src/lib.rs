@@ -1,1 +1,16 @@
-//! stead-testkit
+//! What tests of every crate share; never shipped.
+//!
+//! * [`database`]: a database of its own for each test, on SQLite and on PostgreSQL.
+//! * [`clock`] and [`ids`]: time and identity that a test decides.
+//! * [`samples`]: rows that are right in themselves, to be changed where a test needs it.
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod database;
+pub mod ids;
+pub mod samples;
+
+pub use clock::{ManualClock, SystemClock};
+pub use database::TestDatabase;
+pub use ids::SeededIds;
+pub use samples::Samples;
