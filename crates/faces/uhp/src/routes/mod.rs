@@ -1,0 +1,59 @@
+//! The routes, a file per resource. Each handler's first argument names what it needs of its caller.
+
+mod containers;
+mod discovery;
+mod environments;
+mod files;
+mod harnesses;
+mod models;
+mod responses;
+mod sessions;
+
+use axum::extract::DefaultBodyLimit;
+use axum::response::Response;
+use axum::{Router, middleware};
+
+use http::StatusCode;
+
+use crate::errors::Failure;
+use crate::{reply, request_id};
+use crate::state::FaceState;
+
+/// What handlers return: an answer or a refusal.
+type Answer = Result<Response, Failure>;
+
+/// A JSON answer.
+fn json(body: impl serde::Serialize) -> Answer {
+    Ok(reply::json(StatusCode::OK, &body)?)
+}
+
+/// Every path of UHP, with the answers for paths and methods that it does not have. The whole `/v1` prefix may be given to
+/// it; another router's paths have to be taken out before.
+pub fn router(state: FaceState) -> Router {
+    let mut router = Router::new()
+        .merge(discovery::routes())
+        .merge(harnesses::routes())
+        .merge(models::routes())
+        .merge(responses::routes())
+        .merge(sessions::routes())
+        .merge(files::routes())
+        .merge(containers::routes());
+    if state.settings.environments_preview {
+        router = router.merge(environments::routes());
+    }
+    router
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        // Each route bounds its body itself, by the engine's limits.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn(request_id::layer))
+        .with_state(state)
+}
+
+async fn unknown_route() -> Failure {
+    Failure::unknown_route()
+}
+
+async fn wrong_method() -> Failure {
+    Failure::wrong_method()
+}

@@ -1,0 +1,182 @@
+//! Tasks (UHP §7 and §8).
+
+use std::collections::HashSet;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response as Reply;
+use axum::routing::{get, post};
+use http::HeaderMap;
+use serde::Serialize;
+use serde_json::Value;
+use stead_domain::key::Caller;
+use stead_domain::turn::{InputFile, TurnInput};
+use stead_domain::{Code, Result};
+use stead_engine::{Engine, StartedTask, TaskRequest, TurnView};
+
+use super::{Answer, json};
+use crate::auth::{Reader, Runner, Writer};
+use crate::input::{self, FileSource, TaskInput};
+use crate::names::Names;
+use crate::state::FaceState;
+use crate::wire::response::Response;
+use crate::wire::task::{CreateResponse, Delivery, ignored_fields};
+use crate::wire::{Deleted, ids};
+use crate::{body, fingerprint, stream};
+
+pub(super) fn routes() -> Router<FaceState> {
+    Router::new()
+        .route("/v1/responses", post(create))
+        .route("/v1/responses/{response_id}", get(show).delete(delete))
+        .route("/v1/responses/{response_id}/input_items", get(input_items))
+        .route("/v1/responses/{response_id}/cancel", post(cancel))
+}
+
+async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers: HeaderMap, body: Body) -> Answer {
+    let engine = state.engine;
+    let bytes = body::bytes(&headers, body, engine.limits().json_bytes).await?;
+    let task: CreateResponse = body::parse(&bytes)?;
+    let (request, delivery) = {
+        let mut input = input::read(&task.input)?;
+        let mut request = TaskRequest {
+            agent_id: task.harness()?,
+            previous: task.previous()?,
+            project: task.environment()?,
+            version: task.version()?,
+            input: TurnInput::default(),
+            time_limit: task.time_limit()?,
+            model: task.model.clone().filter(|model| !model.is_empty()),
+            store: task.store(),
+            ignored_fields: ignored_fields(&bytes),
+            idempotency_key: fingerprint::key(&headers)?,
+            fingerprint: fingerprint::of(&bytes),
+        };
+        drop(bytes);
+        let files = receive(&engine, &caller, &mut input).await?;
+        request.input = TurnInput {
+            text: input.text,
+            files,
+            verbatim: Some(Value::Array(input.items)),
+            instructions: guidance(task.instructions.as_deref(), &input.guidance),
+        };
+        (request, task.delivery())
+    };
+    let started = engine.task_start(&caller, request).await?;
+    deliver(engine, caller, started, delivery).await
+}
+
+async fn deliver(engine: Engine, caller: Caller, started: StartedTask, delivery: Delivery) -> Answer {
+    let id = started.turn.id;
+    match delivery {
+        Delivery::Blocking => json(Response::of(&engine.turn_wait(&caller, id).await?)),
+        Delivery::Background if started.replayed => json(Response::of(&engine.turn_get(&caller, id).await?)),
+        Delivery::Background => json(Response::of(&fresh(started))),
+        Delivery::Streaming => Ok::<Reply, _>(stream::answer(engine, caller, fresh(started))),
+    }
+}
+
+fn fresh(started: StartedTask) -> TurnView {
+    TurnView { turn: started.turn, session: started.session, artifacts: Vec::new() }
+}
+
+fn guidance(instructions: Option<&str>, messages: &[String]) -> Option<String> {
+    let parts: Vec<&str> = instructions.into_iter().chain(messages.iter().map(String::as_str)).collect();
+    if parts.is_empty() { None } else { Some(parts.join("\n\n")) }
+}
+
+/// Takes the files that come along: inline ones are kept like uploads, and named in the input in place of their bytes.
+async fn receive(engine: &Engine, caller: &Caller, input: &mut TaskInput) -> Result<Vec<InputFile>> {
+    let limit = engine.limits().upload_bytes;
+    let mut files = Vec::new();
+    let mut names = HashSet::new();
+    for (index, given) in std::mem::take(&mut input.files).into_iter().enumerate() {
+        let upload = match given.source {
+            FileSource::Uploaded(id) => {
+                engine.upload_get(caller, id).await.map_err(|error| match error.code {
+                    Code::FileNotFound => error.at(&given.param),
+                    _ => error,
+                })?
+            }
+            FileSource::Inline { media_type, bytes } => {
+                let name = given.filename.clone().unwrap_or_else(|| input::invented_name(index + 1, &media_type));
+                let spooled = body::spool_bytes(engine, &bytes, limit).await.map_err(|error| error.at(&given.param))?;
+                let upload = engine.upload_create(caller, name, "user_data".to_owned(), media_type, spooled).await?;
+                input.name_bytes(&given.pointer, upload.id, &upload.filename);
+                upload
+            }
+        };
+        let filename = unique(&mut names, given.filename.unwrap_or(upload.filename));
+        files.push(InputFile { filename, blob: upload.blob, bytes: upload.bytes });
+    }
+    Ok(files)
+}
+
+/// A name that no file of the same task has: two files never land on each other.
+fn unique(names: &mut HashSet<String>, name: String) -> String {
+    let (stem, extension) = match name.rfind('.') {
+        Some(dot) if dot > 0 => name.split_at(dot),
+        _ => (name.as_str(), ""),
+    };
+    let mut candidate = name.clone();
+    let mut number = 2;
+    while !names.insert(candidate.clone()) {
+        candidate = format!("{stem} ({number}){extension}");
+        number += 1;
+    }
+    candidate
+}
+
+async fn show(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
+    let id = ids::parse_response(&names.first)?;
+    json(Response::of(&state.engine.turn_get(&caller, id).await?))
+}
+
+async fn delete(Writer(caller): Writer, State(state): State<FaceState>, names: Names) -> Answer {
+    let id = ids::parse_response(&names.first)?;
+    state.engine.turn_delete(&caller, id).await?;
+    json(Deleted::of(names.first))
+}
+
+async fn cancel(Runner(caller): Runner, State(state): State<FaceState>, names: Names) -> Answer {
+    let id = ids::parse_response(&names.first)?;
+    json(Response::of(&state.engine.turn_cancel(&caller, id).await?))
+}
+
+/// The answer of `GET …/input_items`.
+#[derive(Debug, Serialize)]
+struct InputItems {
+    object: &'static str,
+    data: Vec<Value>,
+}
+
+async fn input_items(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
+    let id = ids::parse_response(&names.first)?;
+    let view = state.engine.turn_get(&caller, id).await?;
+    let data = match view.turn.input.verbatim {
+        Some(Value::Array(items)) => items,
+        Some(other) => vec![other],
+        None => input::read(&Value::String(view.turn.input.text)).map(|input| input.items).unwrap_or_default(),
+    };
+    json(InputItems { object: "list", data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_task_never_land_on_each_other() {
+        let mut names = HashSet::new();
+        let mut next = |name: &str| unique(&mut names, name.to_owned());
+        assert_eq!(["a.txt", "a.txt", "a (2).txt", ".env", ".env"].map(&mut next), [
+            "a.txt",
+            "a (2).txt",
+            "a (2) (2).txt",
+            ".env",
+            ".env (2)"
+        ]);
+        assert_eq!(guidance(Some("a"), &["b".to_owned()]).as_deref(), Some("a\n\nb"));
+        assert_eq!(guidance(None, &[]), None);
+    }
+}

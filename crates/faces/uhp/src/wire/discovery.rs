@@ -1,0 +1,67 @@
+//! `GET /v1/uhp` (UHP §3).
+
+use serde::Serialize;
+
+use crate::version::VERSION;
+
+/// What this server can do. Nothing in it depends on who asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Discovery {
+    object: &'static str,
+    protocol: &'static str,
+    versions: [&'static str; 1],
+    default_version: &'static str,
+    conformance_class: &'static str,
+    capabilities: Capabilities,
+    implementation: Implementation,
+}
+
+/// Each capability is a promise to serve its whole chapter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Capabilities {
+    streaming: bool,
+    sessions: bool,
+    cancellation: bool,
+    files_input: bool,
+    files_output: bool,
+    session_listing: bool,
+    harness_management: bool,
+    session_sharing: bool,
+    idempotency: bool,
+    plugins: bool,
+    environments: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Implementation {
+    name: &'static str,
+    version: &'static str,
+}
+
+impl Discovery {
+    /// What is really served. The class is `extended`: `full` needs skills and MCP servers on harnesses, which are refused by
+    /// name. `environments` stays false while the chapter is a preview.
+    pub fn current() -> Self {
+        Self {
+            object: "uhp.discovery",
+            protocol: "uhp",
+            versions: [VERSION],
+            default_version: VERSION,
+            conformance_class: "extended",
+            capabilities: Capabilities {
+                streaming: true,
+                sessions: true,
+                cancellation: true,
+                files_input: true,
+                files_output: true,
+                session_listing: true,
+                harness_management: true,
+                session_sharing: false,
+                idempotency: true,
+                plugins: false,
+                environments: false,
+            },
+            implementation: Implementation { name: "stead", version: env!("CARGO_PKG_VERSION") },
+        }
+    }
+}

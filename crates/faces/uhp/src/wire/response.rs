@@ -1,0 +1,220 @@
+//! Responses, as objects (UHP §7.2): what a task came to.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stead_domain::turn::{ExitStatus, Turn, TurnFailureKind, TurnOutcome, TurnState};
+use stead_engine::TurnView;
+
+use super::error::ErrorObject;
+use super::ids;
+use crate::assemble;
+
+/// A response.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Response {
+    id: String,
+    object: &'static str,
+    created_at: i64,
+    /// `in_progress`, `completed`, `failed`, `incomplete` or `cancelled`.
+    pub status: &'static str,
+    error: Option<ErrorObject>,
+    incomplete_details: Option<IncompleteDetails>,
+    previous_response_id: Option<String>,
+    model: &'static str,
+    /// What the agent said.
+    pub output: Vec<OutputItem>,
+    store: bool,
+    /// Always `null`: the shell uses no model, and an invented zero would look like a free task.
+    usage: Option<Value>,
+    metadata: Metadata,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct IncompleteDetails {
+    reason: &'static str,
+}
+
+/// Facts about a task; those that are ours alone begin with `stead_`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Metadata {
+    session_id: String,
+    harness_id: String,
+    container_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment_version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested_model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_fallback: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_fallback_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignored_fields: Vec<String>,
+    /// The exit status of a shell turn's command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_exit_status: Option<i32>,
+    /// The signal that ended a shell turn's command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_exit_signal: Option<i32>,
+    /// Bytes of output that the message leaves out between its head and its tail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_omitted_bytes: Option<u64>,
+    /// Bytes of output that were no UTF-8 and stand as U+FFFD in the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_replaced_bytes: Option<u64>,
+    /// Files that were over a limit and not kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stead_artifacts_excess: Vec<Value>,
+}
+
+/// One item of a response's output.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutputItem {
+    /// Something the agent said.
+    Message {
+        /// Unique to the item.
+        id: String,
+        /// `in_progress`, `completed` or `incomplete`.
+        status: &'static str,
+        /// Always `assistant`.
+        role: &'static str,
+        /// One text part, or none while the item is just begun.
+        content: Vec<ContentPart>,
+    },
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ContentPart {
+    /// Text, and the files that came with it.
+    OutputText {
+        /// The text.
+        text: String,
+        /// The files.
+        annotations: Vec<Annotation>,
+    },
+}
+
+/// A file that the task left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Annotation {
+    /// Always `container_file_citation`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The session's container.
+    pub container_id: String,
+    /// The file.
+    pub file_id: String,
+    /// Its path relative to the working directory.
+    pub filename: String,
+    /// Where it is downloaded, relative to the base URL.
+    pub download_url: String,
+    /// Where in the text it belongs: after it.
+    pub start_index: usize,
+    /// The same place.
+    pub end_index: usize,
+}
+
+/// What a turn's state is called here: whatever is not ended is `in_progress`.
+pub fn status(state: TurnState) -> &'static str {
+    match state {
+        TurnState::Queued | TurnState::InProgress | TurnState::Cancelling => "in_progress",
+        TurnState::Completed => "completed",
+        TurnState::Failed | TurnState::Interrupted => "failed",
+        TurnState::Cancelled => "cancelled",
+        TurnState::BudgetReached => "incomplete",
+    }
+}
+
+/// The error of a failed task, which is an answer with status 200.
+fn error(turn: &Turn) -> Option<ErrorObject> {
+    if status(turn.state) != "failed" {
+        return None;
+    }
+    let (reason, message) = match &turn.outcome.failure {
+        Some(failure) => (reason(failure.kind), failure.message.clone()),
+        None => ("harness", "the task failed".to_owned()),
+    };
+    Some(ErrorObject {
+        kind: "harness_error",
+        code: "harness_error",
+        message,
+        param: None,
+        detail: Some(json!({ "stead_reason": reason })),
+    })
+}
+
+fn reason(kind: TurnFailureKind) -> &'static str {
+    match kind {
+        TurnFailureKind::Harness => "harness",
+        TurnFailureKind::Interrupted => "interrupted",
+        TurnFailureKind::Environment => "environment",
+        TurnFailureKind::Limit => "limit",
+    }
+}
+
+impl Metadata {
+    fn of(turn: &Turn) -> Self {
+        let substituted = turn.requested_model.as_ref().filter(|model| *model != turn.harness.model());
+        let excess = turn.outcome.excess.iter();
+        Self {
+            session_id: turn.session_id.to_string(),
+            harness_id: ids::harness(turn.agent_id),
+            container_id: ids::container(turn.session_id),
+            environment: turn.reads.map(|pin| pin.project_id.to_string()),
+            environment_version: turn.reads.map(|pin| pin.version),
+            requested_model: substituted.cloned(),
+            model_fallback: substituted.map(|_| true),
+            model_fallback_reason: substituted.map(|_| "this harness runs no model"),
+            ignored_fields: turn.ignored_fields.clone(),
+            stead_exit_status: match turn.outcome.exit {
+                Some(ExitStatus::Code(code)) => Some(code),
+                _ => None,
+            },
+            stead_exit_signal: match turn.outcome.exit {
+                Some(ExitStatus::Signal(signal)) => Some(signal),
+                _ => None,
+            },
+            stead_omitted_bytes: Some(turn.outcome.omitted_bytes).filter(|bytes| *bytes > 0),
+            stead_replaced_bytes: Some(turn.outcome.replaced_bytes).filter(|bytes| *bytes > 0),
+            stead_artifacts_excess: excess.map(|file| json!({ "path": file.path, "reason": file.reason })).collect(),
+        }
+    }
+}
+
+impl Response {
+    /// The response that a turn shows now.
+    pub fn of(view: &TurnView) -> Self {
+        let turn = &view.turn;
+        Self {
+            id: ids::response(turn.id),
+            object: "response",
+            created_at: turn.created_at.as_seconds(),
+            status: status(turn.state),
+            error: error(turn),
+            incomplete_details: (turn.state == TurnState::BudgetReached)
+                .then_some(IncompleteDetails { reason: "timeout" }),
+            previous_response_id: turn.previous.map(ids::response),
+            model: turn.harness.model(),
+            output: assemble::output(view),
+            store: turn.store,
+            usage: None,
+            metadata: Metadata::of(turn),
+        }
+    }
+
+    /// The response as it was when the task was accepted: the first thing that a stream says.
+    pub fn begun(view: &TurnView) -> Self {
+        let turn = Turn { state: TurnState::Queued, outcome: TurnOutcome::default(), ..view.turn.clone() };
+        Self::of(&TurnView { turn, session: view.session.clone(), artifacts: Vec::new() })
+    }
+
+    /// The last thing to say about a task whose record is gone: deleting a session cancels what runs in it.
+    pub fn gone(view: &TurnView) -> Self {
+        Self { status: "cancelled", error: None, incomplete_details: None, ..Self::of(view) }
+    }
+}
