@@ -1,0 +1,39 @@
+//! JSON bodies, bounded and with the path of what is wrong in them.
+
+use axum::body::Body;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use stead_domain::{Code, Error};
+
+use crate::refusal::{Answer, Refusal};
+
+/// Reads a body of at most `limit` bytes.
+pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, limit: u64) -> Answer<T> {
+    let media = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    let essence = media.map(|text| text.split(';').next().unwrap_or_default().trim());
+    if essence.is_some_and(|text| !text.eq_ignore_ascii_case("application/json")) {
+        let message = "the body of this route is `application/json`";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_input", message));
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let bytes = match Limited::new(body, limit).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            let message = format!("the body is larger than {limit} bytes");
+            return Err(Error::new(Code::FileTooLarge, message).detail(json!({ "max_bytes": limit })).into());
+        }
+        Err(_) => return Err(Error::new(Code::InvalidInput, "the body could not be read to its end").into()),
+    };
+    let mut reader = serde_json::Deserializer::from_slice(&bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let refused =
+            Error::new(Code::InvalidInput, format!("the body is not what this route takes: {}", error.inner()));
+        if path == "." { refused } else { refused.at(path) }
+    })?;
+    reader.end().map_err(|_| Error::new(Code::InvalidInput, "something follows the JSON value of the body"))?;
+    Ok(value)
+}

@@ -1,0 +1,8 @@
+//! Handlers, one file per resource.
+
+pub(crate) mod builds;
+pub(crate) mod keys;
+mod named;
+mod query;
+pub(crate) mod server;
+pub(crate) mod turns;

@@ -1,0 +1,33 @@
+//! Query parameters.
+
+use serde::Deserialize;
+use stead_domain::{Error, Result};
+
+/// Where a stream begins.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Begin {
+    from: Option<String>,
+}
+
+impl Begin {
+    pub(crate) fn offset(&self) -> Result<u64> {
+        let Some(text) = &self.from else { return Ok(0) };
+        text.parse().map_err(|_| Error::invalid("from", "`from` is a number of bytes"))
+    }
+}
+
+/// How a build is made.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Fresh {
+    fresh: Option<String>,
+}
+
+impl Fresh {
+    pub(crate) fn is_set(&self) -> Result<bool> {
+        match self.fresh.as_deref() {
+            None | Some("0" | "false") => Ok(false),
+            Some("1" | "true") => Ok(true),
+            Some(_) => Err(Error::invalid("fresh", "`fresh` is 0 or 1")),
+        }
+    }
+}

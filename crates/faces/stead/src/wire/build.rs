@@ -1,0 +1,38 @@
+//! Builds.
+
+use serde::{Deserialize, Serialize};
+
+/// The answer header that names the offset, in bytes of the raw log, at which a log's body begins.
+pub const LOG_OFFSET: &str = "x-stead-offset";
+
+/// A build in the core's own words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The project, `henv_…`.
+    pub id: String,
+    /// `stead.build`.
+    pub object: String,
+    /// The number that the version gets.
+    pub version: u32,
+    /// `waiting`, `running`, `ready` or `failed`.
+    pub state: String,
+    /// What it is busy with; empty once it has ended.
+    pub stage: String,
+    /// Whether it reuses nothing of earlier builds.
+    pub fresh: bool,
+    /// When it was admitted.
+    pub started_at: i64,
+    /// When it ended.
+    pub finished_at: Option<i64>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// The sort of reason: `step`, `manifest`, `limit`, `cancelled`, `interrupted`, `internal`.
+    pub failure_kind: Option<String>,
+}
+
+impl Build {
+    /// Whether nothing can happen to it any more.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.state.as_str(), "ready" | "failed")
+    }
+}

@@ -1,0 +1,18 @@
+//! What travels: bodies of `/stead/v1`, without a web framework, so that a client uses the same types.
+//!
+//! Times are Unix seconds. Unknown members of a request are refused by name, since a misspelled one would otherwise be
+//! believed; unknown members of an answer are ignored.
+
+mod build;
+mod error;
+mod key;
+mod output;
+mod server;
+mod turn;
+
+pub use build::{Build, LOG_OFFSET};
+pub use error::{ErrorBody, ErrorEnvelope};
+pub use key::{Key, KeyCreate, KeyCreated, KeyList};
+pub use output::{Exit, OutputLine, Stream};
+pub use server::Server;
+pub use turn::{ExcessFile, Reads, Turn, TurnArtifact, TurnFailure};
