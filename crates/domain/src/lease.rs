@@ -17,7 +17,7 @@ pub struct Lease {
 
 impl Lease {
     /// How long a claim lasts between renewals.
-    pub const LENGTH: Duration = Duration::from_secs(60);
+    pub const LENGTH: Duration = Duration::from_mins(1);
 
     /// A fresh claim.
     pub fn taken(holder: ServerId, now: Timestamp) -> Self {

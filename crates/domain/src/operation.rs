@@ -176,7 +176,7 @@ impl Operation {
     /// How long to wait after this many attempts: doubling from 100 ms, at most a minute.
     pub fn backoff(attempts: i64) -> Duration {
         let doublings = u32::try_from(attempts.clamp(1, 10)).unwrap_or(10) - 1;
-        Duration::from_millis(100 << doublings).min(Duration::from_secs(60))
+        Duration::from_millis(100 << doublings).min(Duration::from_mins(1))
     }
 
     /// The one transition function of operations. It refuses what the diagram does not show.
@@ -283,6 +283,6 @@ mod tests {
         let again = first.clone().transition(OperationEvent::ReadBackAbsent, Timestamp::from_micros(3)).unwrap();
         assert_eq!((again.id, again.attempts), (first.id, first.attempts));
         assert_eq!(Operation::backoff(1), Duration::from_millis(100));
-        assert!(Operation::backoff(60) <= Duration::from_secs(60));
+        assert!(Operation::backoff(60) <= Duration::from_mins(1));
     }
 }

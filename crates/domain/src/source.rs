@@ -69,7 +69,9 @@ impl TreeSize {
     /// The size of a tree with these entries.
     pub fn of<'a>(entries: impl IntoIterator<Item = &'a SourceEntry>) -> Self {
         let mut size = Self::default();
-        entries.into_iter().for_each(|entry| size.add(entry));
+        for entry in entries {
+            size.add(entry);
+        }
         size
     }
 
@@ -153,7 +155,9 @@ pub fn remove_tree(subtree: &[SourceEntry], size: TreeSize, path: &SourcePath) -
         return Err(Error::new(Code::FileNotFound, "there is no such file or directory in the project").at("path"));
     }
     let mut size = size;
-    subtree.iter().for_each(|entry| size.remove(entry));
+    for entry in subtree {
+        size.remove(entry);
+    }
     let removed = subtree.iter().map(|entry| entry.path.clone()).collect();
     Ok(SourceDecision { edit: SourceEdit { removed, ..SourceEdit::default() }, size })
 }
@@ -188,7 +192,9 @@ pub fn import(existing: &[SourceEntry], replace: bool, incoming: Vec<SourceEntry
             None => size.add(entry),
         }
     }
-    incoming.values().for_each(|entry| size.add(entry));
+    for entry in incoming.values() {
+        size.add(entry);
+    }
     let written = incoming.into_values().filter(|entry| !unchanged.contains(&entry.path)).collect();
     SourceDecision { edit: SourceEdit { clear: false, removed, written }, size }
 }

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 
 impl Engine {
     /// The mount set and policy for a turn that reads `pin`.
-    pub(crate) async fn start_spec(&self, reads: Option<(&Project, &Build)>) -> Result<StartSpec> {
+    pub(crate) fn start_spec(&self, reads: Option<(&Project, &Build)>) -> Result<StartSpec> {
         let mounts = match reads {
             None => Vec::new(),
             Some((project, build)) => {
@@ -37,9 +37,8 @@ impl Engine {
 
     /// Refuses a version that cannot be read here (UHP Environments §5; design §4 on bases).
     pub(crate) fn check_readable(&self, build: &Build) -> Result<()> {
-        let version = match (&build.version, build.state) {
-            (Some(version), BuildState::Ready) => version,
-            _ => return Err(not_ready(build)),
+        let (Some(version), BuildState::Ready) = (&build.version, build.state) else {
+            return Err(not_ready(build));
         };
         let here = self.toolchain.base();
         if version.base.id == here.id {

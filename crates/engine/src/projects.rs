@@ -133,7 +133,7 @@ impl Engine {
         Slug::from_name(&text.name)?;
         self.decide(|| async {
             let mut project = self.live_project(caller, id).await?;
-            project.name = text.name.trim().to_owned();
+            text.name.trim().clone_into(&mut project.name);
             if let Some(description) = &text.description {
                 project.description.clone_from(description);
             }

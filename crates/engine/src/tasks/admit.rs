@@ -238,7 +238,7 @@ impl Engine {
         pin: Option<Pin>,
     ) -> Result<Changes> {
         let at = session.created_at;
-        let spec = self.start_spec(reads.map(|(project, build)| (project, build))).await?;
+        let spec = self.start_spec(reads.map(|(project, build)| (project, build)))?;
         let spec_text = serde_json::to_string(&spec).map_err(Error::internal)?;
         let (environment, operation) = Environment::create(
             EnvironmentId::new(self.ids.as_ref()),

@@ -1,6 +1,8 @@
 //! What a command says, as text: both streams in the order in which they arrived, decoded as they come, invalid bytes
 //! replaced and counted, and beyond 1 MiB the head and the tail with the omission stated between them.
 
+use std::fmt::Write as _;
+
 use stead_domain::ports::OutputStream;
 
 /// Bytes of text kept from the beginning.
@@ -119,7 +121,8 @@ impl Transcript {
         self.trim();
         let mut text = self.head;
         if self.omitted > 0 {
-            text.push_str(&format!("\n[… {} bytes omitted …]\n", self.omitted));
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n[… {} bytes omitted …]\n", self.omitted);
         }
         text.push_str(&self.tail);
         Finished { text, omitted: self.omitted, replaced: self.stdout.replaced + self.stderr.replaced }
