@@ -1,0 +1,22 @@
+# What developers type beside ./run and ./test.
+.PHONY: lint bench fuzz clean test-long
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo deny --log-level error check bans licenses sources
+
+# Prints each figure beside its yardstick, measured in the same run, with the load average. BENCH='--only NAME' picks one.
+bench:
+	scripts/bench.sh $(BENCH)
+
+# Fuzzes the parsers of untrusted bytes, FUZZ_SECONDS each. Needs a nightly toolchain and cargo-fuzz.
+fuzz:
+	scripts/fuzz.sh
+
+test-long: fuzz bench
+	STEAD_NO_SKIP=1 ./test --with-run
+
+clean:
+	cargo clean
+	rm -rf target .stead
