@@ -15,7 +15,7 @@ use crate::wire::ids;
 use crate::wire::response::{Annotation, ContentPart, OutputItem, Response};
 
 /// The output of a turn as it stands.
-pub(crate) fn output(view: &TurnView) -> Vec<OutputItem> {
+pub fn output(view: &TurnView) -> Vec<OutputItem> {
     items(view).iter().map(|finished| message(&view.turn, finished)).collect()
 }
 
@@ -93,7 +93,7 @@ struct Open {
 
 /// Turns what happens in a turn into the events of one stream.
 #[derive(Debug)]
-pub(crate) struct Assembler {
+pub struct Assembler {
     turn: Turn,
     next: u64,
     open: Vec<Open>,
@@ -101,19 +101,19 @@ pub(crate) struct Assembler {
 
 impl Assembler {
     /// A stream about this turn, which may have ended already.
-    pub(crate) fn new(turn: Turn) -> Self {
+    pub fn new(turn: Turn) -> Self {
         Self { turn, next: 0, open: Vec::new() }
     }
 
     /// The first events.
-    pub(crate) fn begin(&mut self, view: &TurnView) -> Vec<Event> {
+    pub fn begin(&mut self, view: &TurnView) -> Vec<Event> {
         let begun = Box::new(Response::begun(view));
         let kinds = vec![EventKind::Created { response: begun.clone() }, EventKind::InProgress { response: begun }];
         self.number(kinds)
     }
 
     /// What the stream says about an entry of the session's log.
-    pub(crate) fn apply(&mut self, happened: &Happened) -> Vec<Event> {
+    pub fn apply(&mut self, happened: &Happened) -> Vec<Event> {
         let mut kinds = Vec::new();
         match happened {
             Happened::ItemStarted { item } => {
@@ -137,12 +137,12 @@ impl Assembler {
     }
 
     /// A fault that does not end the stream.
-    pub(crate) fn fault(&mut self, code: &'static str, message: String) -> Vec<Event> {
+    pub fn fault(&mut self, code: &'static str, message: String) -> Vec<Event> {
         self.number(vec![EventKind::Error { code, message, param: None }])
     }
 
     /// The last events of a turn that has ended: whatever was not said yet, and the whole response.
-    pub(crate) fn finish(&mut self, view: &TurnView) -> Vec<Event> {
+    pub fn finish(&mut self, view: &TurnView) -> Vec<Event> {
         let mut kinds = Vec::new();
         for finished in items(view) {
             self.open_item(&finished.name, &mut kinds);
@@ -154,7 +154,7 @@ impl Assembler {
     }
 
     /// The last event about a turn whose record is gone.
-    pub(crate) fn abandon(&mut self, view: &TurnView) -> Vec<Event> {
+    pub fn abandon(&mut self, view: &TurnView) -> Vec<Event> {
         self.number(vec![EventKind::terminal(Response::gone(view))])
     }
 

@@ -213,6 +213,6 @@ mod tests {
         assert_eq!(failure.0.error.detail, Some(json!({"request_id": "req_1"})));
         assert!(!failure.0.error.message.contains("secret"));
         let plain = Failure::from(Error::invalid("a", "b")).traced("req_1");
-        assert_eq!(plain.error.detail, None);
+        assert_eq!(plain.0.error.detail, None);
     }
 }

@@ -229,7 +229,8 @@ fn data_url(url: &str) -> Option<(String, Vec<u8>)> {
         &base64::alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
     );
-    let (head, body) = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")).and(url[5..].split_once(','))?;
+    let (scheme, rest) = url.split_once(':')?;
+    let (head, body) = if scheme.eq_ignore_ascii_case("data") { rest.split_once(',')? } else { return None };
     let mut parameters = head.split(';');
     let media_type = parameters.next().unwrap_or_default().trim().to_ascii_lowercase();
     let encoded = parameters.any(|parameter| parameter.trim().eq_ignore_ascii_case("base64"));

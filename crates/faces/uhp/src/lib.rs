@@ -6,7 +6,7 @@
 //! types of [`wire`] and calls one use case. Refusals become envelopes in one place, `errors`.
 #![warn(missing_docs)]
 
-mod assemble;
+pub mod assemble;
 mod auth;
 mod body;
 mod download;

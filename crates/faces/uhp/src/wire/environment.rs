@@ -315,13 +315,19 @@ impl EnvironmentWrite {
             let message = format!("`{param}` is not served; declare it in the project's own manifests");
             Err(Error::new(Code::ProjectInvalid, message).at(param))
         };
-        if let Some(Value::Object(managers)) = &self.packages {
-            for (manager, specs) in managers {
-                let empty = specs.is_null() || specs.as_array().is_some_and(Vec::is_empty);
-                if !empty && ["pip", "npm", "apt"].contains(&manager.as_str()) {
-                    return refused(&format!("packages.{manager}"));
+        match &self.packages {
+            None => {}
+            Some(Value::Object(managers)) => {
+                for (manager, specs) in managers {
+                    let empty = specs.is_null() || specs.as_array().is_some_and(Vec::is_empty);
+                    if !empty && ["pip", "npm", "apt"].contains(&manager.as_str()) {
+                        return refused(&format!("packages.{manager}"));
+                    }
                 }
             }
+            // What an environment is read with under this name is what was installed; sending it back asks for nothing.
+            Some(Value::Array(installed)) if installed.iter().all(|package| package.get("manager").is_some()) => {}
+            Some(_) => return Err(Error::invalid("packages", "`packages` holds a list per manager")),
         }
         let python = self.runtime.as_ref().and_then(|runtime| runtime.python.as_ref());
         if python.is_some_and(|python| !python.is_empty()) { refused("runtime.python") } else { Ok(()) }
