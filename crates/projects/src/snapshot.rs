@@ -59,9 +59,7 @@ fn decode_line(line: &str) -> Option<SourceEntry> {
     let path = SourcePath::parse(fields.next()?).ok()?;
     let kind = match kind {
         "d" => EntryKind::Directory,
-        "f" | "x" => {
-            EntryKind::File { executable: kind == "x", size: size.parse().ok()?, blob: blob.parse().ok()? }
-        }
+        "f" | "x" => EntryKind::File { executable: kind == "x", size: size.parse().ok()?, blob: blob.parse().ok()? },
         _ => return None,
     };
     Some(SourceEntry { path, kind, modified_at })
@@ -130,7 +128,9 @@ mod tests {
     fn dependency_directories_stay_out_at_any_depth() {
         let kept = ["a", "a/venv.py", "src/.cache.json", "venv"];
         let mut entries: Vec<_> = kept.iter().map(|path| entry(path, 1, 0)).collect();
-        for gone in ["venv2/.venv/x", "a/node_modules/b/c.js", "__pycache__/a.pyc", ".venv", "node_modules", "d/.cache/x"] {
+        for gone in
+            ["venv2/.venv/x", "a/node_modules/b/c.js", "__pycache__/a.pyc", ".venv", "node_modules", "d/.cache/x"]
+        {
             entries.push(entry(gone, 2, 0));
         }
         entries.push(entry("e/.pnpm-store", 3, 0));

@@ -75,8 +75,10 @@ impl Toolchain {
             let pip = ask(PYTHON, &["-I", "-c", "import ensurepip, venv; print(ensurepip.version())"]);
             Python { version, pip }
         });
-        let node = ask(NODE, &["--version"])
-            .map(|version| Node { version: version.trim_start_matches('v').to_owned(), npm: ask(NODE, &[NPM, "--version"]) });
+        let node = ask(NODE, &["--version"]).map(|version| Node {
+            version: version.trim_start_matches('v').to_owned(),
+            npm: ask(NODE, &[NPM, "--version"]),
+        });
         let uv = uv.iter().find_map(|candidate| {
             let said = ask(candidate.host.as_os_str(), &["--version"])?;
             let version = said.split_whitespace().nth(1).unwrap_or(&said).to_owned();

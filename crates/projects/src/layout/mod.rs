@@ -97,3 +97,9 @@ pub(crate) fn sync_file_system(path: &Path) -> Result<(), LayoutError> {
     let directory = std::fs::File::open(path).map_err(|source| LayoutError::io("open", path, source))?;
     rustix::fs::syncfs(&directory).map_err(|source| LayoutError::io("make durable", path, source.into()))
 }
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> Result<(), LayoutError> {
+    let directory = std::fs::File::open(path).map_err(|source| LayoutError::io("open", path, source))?;
+    directory.sync_all().map_err(|source| LayoutError::io("make durable", path, source))
+}

@@ -7,12 +7,14 @@
 
 use std::path::PathBuf;
 
+use rustix::fs::FileType;
 use stead_domain::build::PlacedLayer;
 use stead_domain::ports::{Mount, MountSource};
 use stead_domain::{LayerId, ProjectId, WorkspaceId};
 
 use super::seal::is_there;
 use super::{Layout, LayoutError};
+use crate::plan::VENV;
 
 impl Layout {
     /// The mounts of a version at `mount`, in mounting order. `layers` is the version's list as
@@ -43,6 +45,18 @@ impl Layout {
             mounts.push(Mount { target: format!("{mount}/{target}"), source: source(stack) });
         }
         Ok(mounts)
+    }
+
+    /// Whether a version with these layers has a `.venv`, for [`session_env`](crate::environment::session_env).
+    pub fn has_venv(&self, workspace: WorkspaceId, layers: &[PlacedLayer]) -> Result<bool, LayoutError> {
+        for group in layers {
+            for layer in &group.layers {
+                if is_there(&self.layer_tree(workspace, *layer), VENV)? == Some(FileType::Directory) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -96,7 +96,8 @@ impl Sealer<'_> {
                 let file = self.open(directory, name, Mode::from_raw_mode(stat.st_mode), OFlags::NONBLOCK)?;
                 let executable = stat.st_mode & 0o111 != 0;
                 let mode = if executable { 0o555 } else { 0o444 };
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(self.failed("set the mode of a file of"))?;
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
+                    .map_err(self.failed("set the mode of a file of"))?;
                 self.sealed.size.files += 1;
                 self.sealed.size.bytes += u64::try_from(stat.st_size).unwrap_or(0);
                 Ok(())

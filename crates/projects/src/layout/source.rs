@@ -143,12 +143,8 @@ fn make_one(path: &Path) -> Result<(), LayoutError> {
 
 fn put_file(place: &Path, tree: &SourceTree<'_>, planned: &Planned<'_>, form: Form<'_>) -> Result<(), LayoutError> {
     let io_error = |action| move |source| LayoutError::io(action, place, source);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(place)
-        .map_err(io_error("create"))?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(place).map_err(io_error("create"))?;
     let replacement = match form {
         Form::Working { replaced } => replaced.iter().find(|(path, _)| *path == planned.entry.path),
         Form::Sealed { .. } => None,
@@ -174,11 +170,7 @@ fn copy_blob(file: &mut File, place: &Path, tree: &SourceTree<'_>, planned: &Pla
         .open_blocking(tree.workspace, planned.blob)
         .map_err(|source| LayoutError::Blob { path: path(), source })?;
     let found = io::copy(&mut reader, file).map_err(|source| LayoutError::io("write", place, source))?;
-    if found == planned.size {
-        Ok(())
-    } else {
-        Err(LayoutError::Size { path: path(), expected: planned.size, found })
-    }
+    if found == planned.size { Ok(()) } else { Err(LayoutError::Size { path: path(), expected: planned.size, found }) }
 }
 
 /// Tools compare times (make, incremental compilers), so a file carries the time its owner wrote it.

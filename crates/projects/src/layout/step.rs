@@ -3,7 +3,7 @@
 //! A step without lower layers works in a plain directory that holds its files; `keep` is a subdirectory of it. Any other
 //! step works on an overlay: its layers and files below, one empty directory above, which receives what it writes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 use stead_domain::LayerId;
@@ -11,7 +11,7 @@ use stead_domain::source::SourceEntry;
 
 use super::seal::{Sealed, Whiteouts, is_there, seal_tree};
 use super::source::{Form, SourceTree, lay_out};
-use super::{Layout, LayoutError, make_directory, remove_tree, sync_file_system};
+use super::{Layout, LayoutError, make_directory, remove_tree, sync_directory};
 use crate::environment::CACHE_MOUNT;
 use crate::plan::{Step, StepFiles};
 
@@ -70,7 +70,8 @@ impl Layout {
         let (upper, work) = (scratch.join("upper"), scratch.join("work"));
         make_directory(&upper)?;
         make_directory(&work)?;
-        let mut below: Vec<PathBuf> = lowers.iter().rev().map(|layer| self.layer_tree(tree.workspace, *layer)).collect();
+        let mut below: Vec<PathBuf> =
+            lowers.iter().rev().map(|layer| self.layer_tree(tree.workspace, *layer)).collect();
         below.push(files);
         let overlay = StepOverlay { target: mount.to_owned(), lowers: below, upper: upper.clone(), work };
         Ok(StepPlace { writable, overlay: Some(overlay), result: upper })
@@ -104,7 +105,8 @@ impl Layout {
         let whiteouts = if place.overlay.is_some() { Whiteouts::Keep } else { Whiteouts::Remove };
         let sealed = seal_tree(&from, whiteouts)?;
         std::fs::rename(&from, &to).map_err(|source| LayoutError::io("keep", &from, source))?;
-        sync_file_system(&home)?;
+        // The content is durable since sealing; the names are now.
+        [to.as_path(), &home].into_iter().filter_map(Path::parent).try_for_each(sync_directory)?;
         Ok(sealed)
     }
 }

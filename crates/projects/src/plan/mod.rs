@@ -12,8 +12,9 @@
 mod error;
 mod node;
 mod python;
-mod setup;
+mod requirements;
 mod settings;
+mod setup;
 mod sources;
 pub mod step;
 
@@ -81,7 +82,9 @@ pub fn plan(
     planner.plan_node()?;
     planner.plan_setup()?;
     if planner.steps.is_empty() {
-        planner.log.push("no requirements.txt, pyproject.toml, package.json or setup.sh: nothing to install".to_owned());
+        planner
+            .log
+            .push("no requirements.txt, pyproject.toml, package.json or setup.sh: nothing to install".to_owned());
     }
     Ok(InstallPlan { steps: planner.steps, log: planner.log })
 }

@@ -42,7 +42,9 @@ impl Planner<'_> {
             None => ("install", "npm install (package.json)".to_owned()),
         };
         if whole {
-            self.log.push(format!("{MANIFEST}: local packages or install scripts, so every change of the source installs anew"));
+            self.log.push(format!(
+                "{MANIFEST}: local packages or install scripts, so every change of the source installs anew"
+            ));
         }
         let installer = format!("npm {npm}");
         let env = installer_env(self.settings);

@@ -20,7 +20,9 @@ impl Planner<'_> {
         let normal = normalise_for_bash(&bytes);
         let mut replaced = Vec::new();
         if *normal != *bytes {
-            self.log.push("setup.sh: runs without its byte order mark and carriage returns; the source keeps them".to_owned());
+            self.log.push(
+                "setup.sh: runs without its byte order mark and carriage returns; the source keeps them".to_owned(),
+            );
             replaced.push((script.path.clone(), normal.into_owned()));
         }
         let env = setup_env(self.settings, self.has_venv());

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use stead_domain::build::Stage;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::source::{EntryKind, SourceEntry};
-use stead_domain::{BlobId, SourcePath};
+use stead_domain::{BlobId, LayerId, SourcePath};
 
 use super::{NODE_MODULES, PlanError, Planner, VENV};
 use crate::environment;
@@ -56,7 +56,7 @@ pub struct Step {
     pub stage: Stage,
     /// The step for people, in logs and failures: `pip install -r requirements.txt`.
     pub name: String,
-    /// The key of its layer.
+    /// The hash of everything it reads; see [`Step::layer_key`].
     pub key: BlobId,
     /// What went into the key, a line each, for the log.
     pub key_inputs: Vec<String>,
@@ -82,6 +82,19 @@ impl Step {
     /// Whether it runs on a writable overlay: over the layers it builds upon, or because all it writes is kept.
     pub fn needs_overlay(&self) -> bool {
         !self.lower.is_empty() || self.keep.is_empty()
+    }
+
+    /// The key to look the layer up with, and to record it under, once the layers below are known. A layer written over
+    /// another holds only the difference to it, so it may be used above that very layer alone, and not above a newer one
+    /// that was made with the same key (a fresh build, or a maximum age).
+    pub fn layer_key(&self, lowers: &[LayerId]) -> BlobId {
+        if lowers.is_empty() {
+            return self.key;
+        }
+        let mut key = KeyHasher::default();
+        key.field("key", &self.key.to_string());
+        lowers.iter().for_each(|layer| key.field("layer", &layer.hex()));
+        key.finish()
     }
 }
 
@@ -133,7 +146,9 @@ impl Planner<'_> {
         key.field("base", &base.id);
         key.inputs.push(format!("base {}", base.description));
         key.said("mount", &self.settings.slug.mount());
-        for (name, url) in [("python index", &self.settings.python_index), ("npm registry", &self.settings.npm_registry)] {
+        for (name, url) in
+            [("python index", &self.settings.python_index), ("npm registry", &self.settings.npm_registry)]
+        {
             if let Some(url) = url {
                 key.said(name, &environment::named_by_hash(url));
             }

@@ -74,7 +74,10 @@ fn changed(before: &InstallPlan, after: &InstallPlan) -> String {
 fn a_key_changes_exactly_when_something_it_depends_on_does() {
     let before = planned(&project());
     let names: Vec<_> = before.steps.iter().map(|step| (step.keep.as_str(), step.lower.as_slice())).collect();
-    assert_eq!(names, [(".venv", &[][..]), (".venv", &[0]), (".venv", &[0, 1]), ("node_modules", &[]), ("", &[0, 1, 2, 3])]);
+    assert_eq!(
+        names,
+        [(".venv", &[][..]), (".venv", &[0]), (".venv", &[0, 1]), ("node_modules", &[]), ("", &[0, 1, 2, 3])]
+    );
     assert_eq!(changed(&before, &planned(&project())), "");
     for (path, bytes, expected) in [
         ("main.py", "print(2)", "ps"),
@@ -171,6 +174,30 @@ fn a_project_that_requirements_install_is_not_installed_twice() {
 }
 
 #[test]
+fn the_packages_of_others_are_a_layer_below_the_project_s_own() {
+    let mut source = files(&[
+        ("requirements.txt", "a==1.0  # why\n-e .\n-r more.txt\n"),
+        ("more.txt", "b==2.0\n"),
+        ("pyproject.toml", "[project]\nname = 'own'\ndependencies = ['c>=1']\n"),
+        ("own.py", "x = 1"),
+    ]);
+    let before = planned(&source);
+    let steps: Vec<_> = before.steps.iter().map(|step| (step.keep.as_str(), step.lower.as_slice())).collect();
+    assert_eq!(steps, [(VENV, &[][..]), ("", &[0])]);
+    assert_eq!(before.steps[0].replaced[0].1, b"a==1.0\n-r more.txt\nc>=1\n");
+    assert!(matches!(&before.steps[0].files, StepFiles::Only(files) if files.len() == 2));
+    for (path, bytes, expected) in [("own.py", "x = 2", [false, true]), ("more.txt", "b==3.0\n", [true, true])] {
+        source.insert(path.to_owned(), bytes.as_bytes().to_vec());
+        let after = planned(&source);
+        let changed = [0, 1].map(|index: usize| after.steps[index].key != before.steps[index].key);
+        assert_eq!(changed, expected, "{path}");
+    }
+    // An include that needs the source itself leaves nothing to put first.
+    source.insert("more.txt".to_owned(), b"./lib\n".to_vec());
+    assert_eq!(planned(&source).steps.len(), 1);
+}
+
+#[test]
 fn faults_of_manifests_name_the_file_and_what_is_wrong_with_it() {
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain("a==1\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
     for (path, bytes, expected) in [
@@ -218,11 +245,14 @@ fn secrets_of_index_addresses_stay_out_of_logs() {
 #[test]
 fn placed_layers_keep_the_order_of_the_steps() {
     let plan = planned(&project());
-    let ids: Vec<LayerId> = (0..5u128)
-        .map(|n| format!("layer_018f3c2a7b4c7d3e9f6a5b4c3d2e1f0{n:x}").parse().unwrap())
-        .collect();
+    let ids: Vec<LayerId> =
+        (0..5u128).map(|n| format!("layer_018f3c2a7b4c7d3e9f6a5b4c3d2e1f0{n:x}").parse().unwrap()).collect();
     let placed = plan.placed(&ids);
     let shape: Vec<_> = placed.iter().map(|group| (group.target.as_str(), group.layers.clone())).collect();
     assert_eq!(shape, [(VENV, vec![ids[2], ids[1], ids[0]]), (NODE_MODULES, vec![ids[3]]), ("", vec![ids[4]])]);
     assert_eq!(plan.mount_points(), [VENV, NODE_MODULES]);
+    // A layer over another is good above that one alone.
+    let over = |lowers: &[LayerId]| plan.steps[1].layer_key(lowers);
+    assert_eq!((over(&ids[..1]) == over(&ids[..1]), over(&ids[..1]) == over(&ids[1..2])), (true, false));
+    assert_eq!(plan.steps[0].layer_key(&[]), plan.steps[0].key);
 }

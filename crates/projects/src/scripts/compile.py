@@ -1,6 +1,21 @@
-import concurrent.futures, importlib.util, os, py_compile, sys
+import concurrent.futures, importlib.util, os, py_compile, struct, sys
 
 MODE = py_compile.PycInvalidationMode.UNCHECKED_HASH
+
+
+def current(cached, path, source):
+    try:
+        with open(cached, "rb") as file:
+            head = file.read(16)
+    except OSError:
+        return False
+    if head[:4] != importlib.util.MAGIC_NUMBER:
+        return False
+    if head[4:8] == b"\1\0\0\0":
+        return head[8:] == importlib.util.source_hash(source)
+    # What came with the virtual environment was compiled by its own installer, with times, which sealing keeps.
+    wanted = struct.pack("<II", int(os.stat(path).st_mtime) & 0xFFFFFFFF, len(source) & 0xFFFFFFFF)
+    return head[4:8] == b"\0\0\0\0" and head[8:] == wanted
 
 
 def ensure(path):
@@ -8,13 +23,7 @@ def ensure(path):
     try:
         with open(path, "rb") as file:
             source = file.read()
-        try:
-            with open(cached, "rb") as file:
-                head = file.read(16)
-        except OSError:
-            head = b""
-        wanted = importlib.util.MAGIC_NUMBER + b"\1\0\0\0" + importlib.util.source_hash(source)
-        if head != wanted:
+        if not current(cached, path, source):
             py_compile.compile(path, cfile=cached, doraise=True, invalidation_mode=MODE)
     except Exception:
         # Templates and code for other versions of Python do not compile, and nobody imports them.

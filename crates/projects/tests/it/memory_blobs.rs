@@ -1,0 +1,73 @@
+//! A blob store in memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use stead_domain::ports::{BlobError, BlobReader, Blobs, PortFuture, StoredBlob};
+use stead_domain::{BlobId, WorkspaceId};
+
+#[derive(Default)]
+pub(crate) struct MemoryBlobs {
+    kept: Mutex<HashMap<BlobId, Vec<u8>>>,
+    opened: Mutex<usize>,
+}
+
+impl MemoryBlobs {
+    pub(crate) fn store(&self, bytes: Vec<u8>) -> BlobId {
+        let id = BlobId::from_bytes(*blake3::hash(&bytes).as_bytes());
+        self.kept.lock().unwrap().insert(id, bytes);
+        id
+    }
+
+    pub(crate) fn get(&self, id: BlobId) -> Result<Vec<u8>, BlobError> {
+        self.kept.lock().unwrap().get(&id).cloned().ok_or(BlobError::Missing(id))
+    }
+
+    /// How many blobs were opened since the last call.
+    pub(crate) fn opened(&self) -> usize {
+        std::mem::take(&mut *self.opened.lock().unwrap())
+    }
+}
+
+impl Blobs for MemoryBlobs {
+    fn put(&self, _: WorkspaceId, bytes: Vec<u8>) -> PortFuture<'_, Result<StoredBlob, BlobError>> {
+        let stored = StoredBlob { bytes: bytes.len() as u64, id: self.store(bytes) };
+        Box::pin(std::future::ready(Ok(stored)))
+    }
+
+    fn put_blocking(&self, _: WorkspaceId, reader: &mut dyn Read) -> Result<StoredBlob, BlobError> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).map_err(|source| BlobError::Io { action: "read", source })?;
+        Ok(StoredBlob { bytes: bytes.len() as u64, id: self.store(bytes) })
+    }
+
+    fn adopt_blocking(&self, workspace: WorkspaceId, file: PathBuf) -> Result<StoredBlob, BlobError> {
+        let mut file = File::open(file).map_err(|source| BlobError::Io { action: "open", source })?;
+        self.put_blocking(workspace, &mut file)
+    }
+
+    fn open_blocking(&self, _: WorkspaceId, id: BlobId) -> Result<Box<dyn BlobReader>, BlobError> {
+        *self.opened.lock().unwrap() += 1;
+        Ok(Box::new(Cursor::new(self.get(id)?)))
+    }
+
+    fn read(&self, _: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<Vec<u8>, BlobError>> {
+        Box::pin(std::future::ready(self.get(id)))
+    }
+
+    fn open(&self, _: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<File, BlobError>> {
+        let opened = self.get(id).and_then(|bytes| {
+            let mut file = tempfile::tempfile().map_err(|source| BlobError::Io { action: "open", source })?;
+            std::io::Write::write_all(&mut file, &bytes).map_err(|source| BlobError::Io { action: "write", source })?;
+            Ok(file)
+        });
+        Box::pin(std::future::ready(opened))
+    }
+
+    fn sync(&self) -> PortFuture<'_, Result<(), BlobError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
