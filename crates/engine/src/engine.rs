@@ -117,9 +117,14 @@ impl Engine {
         &self.0.node
     }
 
-    /// Finishes what is at work and starts nothing new; returns when no task of the engine is left or `grace` has passed.
+    /// Starts nothing new, stops every environment of this machine (their files stay; turns that ran in them end as
+    /// interrupted) and returns when no task of the engine is left or `grace` has passed.
     pub async fn stop(&self, grace: std::time::Duration) {
-        self.supervisor.stop(grace).await;
+        let deadline = tokio::time::Instant::now() + grace;
+        if tokio::time::timeout_at(deadline, self.stop_environments()).await.is_err() {
+            tracing::warn!("not every environment could be stopped in time; the next start ends what is left");
+        }
+        self.supervisor.stop(deadline.saturating_duration_since(tokio::time::Instant::now())).await;
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -14,7 +14,9 @@ use stead_domain::item::Item;
 use stead_domain::ports::OutputStream;
 use stead_domain::turn::{Turn, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
 use stead_domain::{Code, Error, Result};
+use stead_projects::layout::remove_tree;
 
+use crate::builds::layout_failed;
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::operations::provider_failed;
@@ -52,9 +54,13 @@ impl Engine {
                 interrupted += 1;
             }
         }
+        let builds = self.layout.builds();
+        self.blocking(move || remove_tree(&builds).map_err(layout_failed)).await?;
         for build in self.store.builds_unended(&self.node).await.map_err(store_failed)? {
             let (project, number, workspace) = (build.project_id, build.number, build.workspace_id);
             if build.state == BuildState::Running {
+                let half = self.layout.version(workspace, project, number);
+                self.blocking(move || remove_tree(&half).map_err(layout_failed)).await?;
                 let failed = build.transition(BuildEvent::Failed(BuildFailure::interrupted()), self.now())?;
                 self.write_back(Changes::new().update(failed)).await?;
                 interrupted += 1;

@@ -71,6 +71,30 @@ impl Engine {
         Ok(())
     }
 
+    /// Stops every running environment of this machine.
+    pub(crate) async fn stop_environments(&self) {
+        let environments = match self.store.environments_on(&self.node).await {
+            Ok(environments) => environments,
+            Err(error) => {
+                tracing::warn!(error = %error, "the environments to stop cannot be listed");
+                return;
+            }
+        };
+        let stops = environments.into_iter().filter(|environment| environment.state == EnvironmentState::Ready).map(
+            |environment| async move {
+                let id = environment.id;
+                let stopped = match self.begin_operation(environment, OperationKind::Stop, None).await {
+                    Ok(operation) => self.carry_out(operation).await.map(|_| ()),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = stopped {
+                    tracing::warn!(environment.id = %id, error = %error, "an environment could not be stopped");
+                }
+            },
+        );
+        futures_util::future::join_all(stops).await;
+    }
+
     pub(crate) fn carry_out_in_background(&self, operation: stead_domain::OperationId) {
         let engine = self.clone();
         self.supervisor.spawn("carry out an operation", async move {
