@@ -14,8 +14,9 @@ use crate::driver::{Connection, Value};
 use crate::rows::{event, idempotency, session, source};
 use crate::table::{Stored, Versioned};
 
-/// Rows per statement of those that take many: far below either engine's limit of bound values, and beyond it nothing is won.
-const CHUNK: usize = 500;
+/// Rows per statement of those that take many. More would save PostgreSQL some round trips, but SQLite looks each value's
+/// place up by its name, which costs the square of their number.
+pub(crate) const CHUNK: usize = 100;
 
 /// Why a commit's changes were not carried out.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ mod scalar;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::{Column as _, Row as _};
+use sqlx::Row as _;
 
 use crate::driver::{RawRow, Value};
 
@@ -110,8 +110,8 @@ impl<'r> Reader<'r> {
 
     fn fault(&self, at: usize, source: Cause) -> RowError {
         let name = match self.row {
-            RawRow::Sqlite(row) => row.columns().get(at).map(|column| column.name()),
-            RawRow::Postgres(row) => row.columns().get(at).map(|column| column.name()),
+            RawRow::Sqlite(row) => row.columns().get(at).map(sqlx::Column::name),
+            RawRow::Postgres(row) => row.columns().get(at).map(sqlx::Column::name),
         };
         RowError::Column { column: name.unwrap_or("(missing)").to_owned(), source }
     }

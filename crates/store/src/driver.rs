@@ -92,6 +92,24 @@ fn postgres_options(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().application_name("stead").disable_statement_logging()
 }
 
+/// Connects. The switch to WAL of a new file does not wait for another process that is at the same, whatever the timeout
+/// says, so the waiting is done here; the caller's deadline ends it.
+async fn sqlite_connect(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
+    loop {
+        match SqliteConnection::connect_with(options).await {
+            Err(error) if is_busy(&error) => tokio::time::sleep(Duration::from_millis(10)).await,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// SQLITE_BUSY in any of its extended forms, of which it is the lowest byte.
+fn is_busy(error: &sqlx::Error) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+    code.is_some_and(|code| code & 0xff == SQLITE_BUSY)
+}
+
 async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, DriverError> {
     match tokio::time::timeout(DEADLINE, work).await {
         Ok(result) => Ok(result?),
@@ -145,7 +163,7 @@ impl Connection {
         match url {
             DatabaseUrl::Sqlite(path) => {
                 let options = sqlite_options(path).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
-                Ok(Self::Sqlite(in_time(SqliteConnection::connect_with(&options)).await?))
+                Ok(Self::Sqlite(in_time(sqlite_connect(&options)).await?))
             }
             DatabaseUrl::Postgres(options) => {
                 Ok(Self::Postgres(in_time(PgConnection::connect_with(&postgres_options(options))).await?))

@@ -2,7 +2,7 @@
 
 use include_dir::{Dir, include_dir};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{SqlSafeStr as _, SqlStr};
+use sqlx::{Connection as _, SqlSafeStr as _, SqlStr, SqliteConnection};
 
 use crate::driver::Connection;
 
@@ -47,7 +47,8 @@ fn migrations(directory: &'static Dir<'static>) -> Vec<Migration> {
     files.filter_map(|file| parse(file.path().file_name()?.to_str()?, file.contents_utf8()?)).collect()
 }
 
-/// Runs what is missing. Several servers may do so at once: the migrator takes the database's lock.
+/// Runs what is missing. Several servers may do so at once: the migrator takes PostgreSQL's advisory lock, and for SQLite,
+/// where it takes none, everything is one writing transaction.
 pub(crate) async fn run(connection: &mut Connection) -> Result<(), OpenError> {
     let migrator = Migrator::with_migrations(migrations(match connection {
         Connection::Sqlite(_) => &SQLITE,
@@ -55,13 +56,19 @@ pub(crate) async fn run(connection: &mut Connection) -> Result<(), OpenError> {
     }));
     let newest = migrator.iter().map(|migration| migration.version).max().unwrap_or(0);
     let outcome = match connection {
-        Connection::Sqlite(connection) => migrator.run_direct(None, connection, false).await,
+        Connection::Sqlite(connection) => run_alone(&migrator, connection).await,
         Connection::Postgres(connection) => migrator.run_direct(None, connection, false).await,
     };
     outcome.map_err(|error| match error {
         MigrateError::VersionMissing(found) if found > newest => OpenError::NewerSchema { found, newest },
         error => OpenError::Migrate(Box::new(error)),
     })
+}
+
+async fn run_alone(migrator: &Migrator, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    migrator.run_direct(None, &mut *transaction, false).await?;
+    Ok(transaction.commit().await?)
 }
 
 #[cfg(test)]

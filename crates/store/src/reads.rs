@@ -22,7 +22,7 @@ use stead_domain::{
     TurnId, WorkspaceId,
 };
 
-use crate::apply::{project_and_paths, tuples};
+use crate::apply::{CHUNK, project_and_paths, tuples};
 use crate::columns::{Reader, RowError, Values, values};
 use crate::driver::RawRow;
 use crate::rows::{
@@ -33,9 +33,6 @@ use crate::store::SqlStore;
 use crate::table::Stored;
 
 type Read<'a, T> = PortFuture<'a, Result<T, StoreError>>;
-
-/// Values in one list of a question at most.
-const CHUNK: usize = 500;
 
 /// A project's columns, then its latest build's, all null where there is none.
 fn project_and_build(row: &RawRow) -> Result<(Project, Option<Build>), RowError> {
@@ -126,7 +123,7 @@ impl Store for SqlStore {
             let mut layers = Vec::with_capacity(ids.len());
             for chunk in ids.chunks(CHUNK) {
                 let sql = layer::AMONG.to_owned() + &tuples(1, chunk.len(), 1);
-                let values = chunk.iter().fold(Values::new(), |values, id| values.with(id)).done();
+                let values = chunk.iter().fold(Values::new(), Values::with).done();
                 let read = |row: &RawRow| Layer::read(&mut Reader::new(row));
                 layers.extend(self.among("read layers", sql, values, read).await?);
             }

@@ -27,7 +27,7 @@ const GROUP: usize = 256;
 /// Commits that wait in the queue at most; more wait to enter it.
 const QUEUE: usize = 1024;
 /// After this long a group counts as lost. An import of a hundred thousand files takes a few seconds.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 /// PostgreSQL's own clock, in microseconds.
 pub(crate) const DATABASE_CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";

@@ -12,7 +12,7 @@ table!(columns, Build in "builds" {
     row_version = "$15"
 } project_id, number, workspace_id, state, stage, snapshot, fresh, node, lease, started_at, finished_at, failure, version,
     row_version);
-pub(crate) use columns;
+pub(crate) use columns as build_columns;
 
 /// Project, number.
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM builds WHERE project_id = $1 AND number = $2");

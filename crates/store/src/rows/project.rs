@@ -2,7 +2,7 @@
 
 use stead_domain::project::Project;
 
-use super::build::columns as build_columns;
+use super::build::build_columns;
 use crate::table::table;
 
 table!(columns, Project in "projects" {

@@ -132,7 +132,7 @@ async fn when_the_database_dies_in_mid_commit_everybody_waiting_hears_and_the_ne
         }
     }
     lock.rollback().await.unwrap();
-    assert_eq!(store.agents_list(samples.workspace_id).await.unwrap(), [agent.clone()]);
+    assert_eq!(store.agents_list(samples.workspace_id).await.unwrap(), std::slice::from_ref(&agent));
     commit(&store, Changes::new().update(agent)).await;
 }
 

@@ -1,8 +1,10 @@
 //! Every rule that makes a commit a conflict.
 
+use stead_domain::attachment::Attachment;
 use stead_domain::changes::{Changes, Fact, Row};
-use stead_domain::event::EventKind;
+use stead_domain::event::{Event, EventKind};
 use stead_domain::ports::Store as _;
+use stead_domain::{AttachmentId, TurnId};
 use stead_testkit::samples::blob;
 use stead_testkit::{Samples, TestDatabase};
 
@@ -54,7 +56,7 @@ async fn every_taken_name_is_a_conflict(database: TestDatabase) {
     assert_eq!(conflict(&store, Changes::new().event(event.clone())).await, "events");
     let mut many = Changes::new();
     for sequence in (1..=5).rev() {
-        many = many.event(stead_domain::event::Event { sequence, ..event.clone() });
+        many = many.event(Event { sequence, ..event.clone() });
     }
     assert_eq!(conflict(&store, many).await, "events", "one of many numbers is taken");
 
@@ -65,18 +67,13 @@ async fn every_taken_name_is_a_conflict(database: TestDatabase) {
     assert_eq!(conflict(&store, Changes::new().fact(namesake)).await, "layers");
     commit(&store, Changes::new().fact(samples.layer(&project, "other node", blob(1)))).await;
     let (second, _) = samples.environment("node");
-    let same_name =
-        stead_domain::attachment::Attachment { environment_id: second.id, id: samples_id(&samples), ..attachment };
+    let same_name = Attachment { environment_id: second.id, id: AttachmentId::new(&samples.ids), ..attachment };
     assert_eq!(conflict(&store, Changes::new().insert(same_name)).await, "attachments");
     let mut same_number = turn;
-    same_number.id = stead_domain::TurnId::new(&samples.ids);
+    same_number.id = TurnId::new(&samples.ids);
     assert_eq!(conflict(&store, Changes::new().insert(same_number)).await, "turns");
     let other_scope = samples.idempotency(&store.turns_list(attachment.session_id).await.unwrap()[0], "twice");
     commit(&store, Changes::new().fact(other_scope)).await;
-}
-
-fn samples_id(samples: &Samples) -> stead_domain::AttachmentId {
-    stead_domain::AttachmentId::new(&samples.ids)
 }
 
 async fn a_slug_is_taken_among_projects_that_are_not_deleted(database: TestDatabase) {

@@ -1,4 +1,5 @@
 //! The store's contract: one set of tests, run on SQLite and on PostgreSQL.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests, though most are not marked as such")]
 
 use std::collections::BTreeSet;
 

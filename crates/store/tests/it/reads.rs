@@ -4,6 +4,8 @@ use stead_domain::build::{BuildEvent, BuildFailure};
 use stead_domain::changes::Changes;
 use stead_domain::environment::EnvironmentState;
 use stead_domain::event::EventKind;
+use stead_domain::idempotency::IdempotencyScope;
+use stead_domain::key::SecretDigest;
 use stead_domain::operation::OperationState;
 use stead_domain::ports::{Page, SessionFilter, Store as _};
 use stead_domain::session::Session;
@@ -29,7 +31,7 @@ async fn workspaces_and_keys(database: TestDatabase) {
     assert_eq!(store.keys_list(samples.workspace_id).await.unwrap(), [first.clone(), second.clone()]);
     assert_eq!(store.key_by_digest(&first.digest).await.unwrap(), Some(first));
     assert_eq!(store.key_by_digest(&second.digest).await.unwrap(), Some(second), "revoked keys are found");
-    assert_eq!(store.key_by_digest(&stead_domain::key::SecretDigest("four".into())).await.unwrap(), None);
+    assert_eq!(store.key_by_digest(&SecretDigest("four".into())).await.unwrap(), None);
 }
 
 async fn projects_builds_and_layers(database: TestDatabase) {
@@ -154,10 +156,10 @@ async fn turns_events_files_and_retries(database: TestDatabase) {
 
     assert_eq!(store.idempotency_fetch(&record.scope).await.unwrap(), Some(record.clone()));
     for elsewhere in [
-        stead_domain::idempotency::IdempotencyScope { workspace_id: other.workspace_id, ..record.scope.clone() },
-        stead_domain::idempotency::IdempotencyScope { route: "POST /elsewhere", ..record.scope.clone() },
-        stead_domain::idempotency::IdempotencyScope { face: "stead", ..record.scope.clone() },
-        stead_domain::idempotency::IdempotencyScope { key: "other".into(), ..record.scope },
+        IdempotencyScope { workspace_id: other.workspace_id, ..record.scope.clone() },
+        IdempotencyScope { route: "POST /elsewhere", ..record.scope.clone() },
+        IdempotencyScope { face: "stead", ..record.scope.clone() },
+        IdempotencyScope { key: "other".into(), ..record.scope },
     ] {
         assert_eq!(store.idempotency_fetch(&elsewhere).await.unwrap(), None, "{elsewhere:?}");
     }

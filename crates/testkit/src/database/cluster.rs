@@ -33,7 +33,7 @@ rm -rf "$2"
 "#;
 
 /// How long a cluster may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A cluster with a migrated template.
 pub(super) struct Cluster {
@@ -84,8 +84,8 @@ fn unprivileged() -> Option<(u32, u32)> {
         String::from_utf8(output.stdout).ok()?.trim().parse().ok()
     };
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    let users = ["postgres", "nobody"].into_iter();
-    root.then(|| users.filter_map(|user| Some((number("-u", user)?, number("-g", user)?))).next()).flatten()
+    let mut users = ["postgres", "nobody"].into_iter();
+    root.then(|| users.find_map(|user| Some((number("-u", user)?, number("-g", user)?)))).flatten()
 }
 
 /// Starts a cluster in a directory of its own and says which; the directory also holds the socket.
