@@ -1,0 +1,178 @@
+//! A server without sockets, and a client that sends requests to its router.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use stead_blobs::LocalBlobs;
+use stead_domain::file::ArtifactLimits;
+use stead_domain::key::{Caller, Verb};
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::SandboxLimits;
+use stead_engine::{Engine, Limits, Parts, Settings};
+use stead_face_uhp::{FaceState, VERSION, router};
+use stead_projects::{Layout, Toolchain};
+use stead_testkit::database::{TestDatabase, sqlite};
+use stead_testkit::{SeededIds, SystemClock};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use crate::provider::Nowhere;
+use crate::schema::conforms;
+
+/// A server of its own for each test.
+pub(crate) struct Server {
+    router: Router,
+    pub(crate) engine: Engine,
+    pub(crate) admin: String,
+    _database: TestDatabase,
+    _data: TempDir,
+}
+
+/// An answer, read to its end.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The body of a good answer.
+    #[track_caller]
+    pub(crate) fn good(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text());
+        self.json()
+    }
+
+    /// Checks the envelope of a refusal, and gives what it says.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text());
+        let body = conforms("ErrorEnvelope", &self.json());
+        assert_eq!(body["error"]["code"], code, "{body}");
+        for key in ["type", "code", "message", "param", "detail"] {
+            assert!(body["error"].as_object().unwrap().contains_key(key), "{key} is missing in {body}");
+        }
+        assert_eq!(self.header("content-type"), "application/json; charset=utf-8");
+        body["error"].clone()
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(environments_preview: bool) -> Self {
+        let (database, data) = (sqlite(), TempDir::with_prefix("stead-uhp-").unwrap());
+        let path = data.path().to_path_buf();
+        let engine = Engine::new(Parts {
+            store: Arc::new(database.open().await),
+            blobs: Arc::new(LocalBlobs::open(&path.join("blobs")).unwrap()),
+            provider: Arc::new(Nowhere),
+            sandboxes: Arc::new(Nowhere),
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(SeededIds::new(11)),
+            layout: Layout::new(path.clone()),
+            toolchain: Toolchain::detect(&[]),
+            settings: Settings {
+                limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
+                artifacts: ArtifactLimits::default(),
+                session_network: NetworkPolicy::Disabled,
+                turn_time_limit: Duration::from_secs(60),
+                turn_output_bytes: 1 << 20,
+                idle_stop: Duration::from_secs(60),
+                build_slots: 1,
+                build_time_limit: Duration::from_secs(60),
+                layer_age: Duration::from_secs(60),
+                python_index: None,
+                npm_registry: None,
+                build_sandbox: SandboxLimits {
+                    memory_bytes: 1 << 30,
+                    processes: 100,
+                    cpu_millis: 1000,
+                    open_files: 100,
+                    disk_bytes: 1 << 30,
+                    disk_files: 1000,
+                },
+                spool: path.join("spool"),
+                logs: path.join("logs"),
+            },
+            node: "node".to_owned(),
+        });
+        let admin = engine.bootstrap().await.unwrap().admin_secret.unwrap();
+        engine.start().await.unwrap();
+        let settings = stead_face_uhp::Settings { environments_preview };
+        let router = router(FaceState { engine: engine.clone(), settings });
+        Self { router, engine, admin, _database: database, _data: data }
+    }
+
+    pub(crate) async fn caller(&self) -> Caller {
+        self.engine.authenticate(&self.admin).await.unwrap()
+    }
+
+    /// A key with these verbs alone.
+    pub(crate) async fn key(&self, verbs: &[Verb]) -> String {
+        self.engine.key_create(&self.caller().await, "test", verbs.to_vec()).await.unwrap().1
+    }
+
+    /// Sends a request as it is. Every answer must name the version and the request.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let path = request.uri().to_string();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let answer = Answer {
+            status: parts.status,
+            headers: parts.headers,
+            bytes: body.collect().await.unwrap().to_bytes().to_vec(),
+        };
+        assert_eq!(answer.header("uhp-version"), VERSION, "{path}");
+        assert!(!answer.header("x-request-id").is_empty(), "{path}");
+        answer
+    }
+
+    /// Sends a request with the admin key.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
+        let request = self.request(method, path).body(body.into()).unwrap();
+        self.send(request).await
+    }
+
+    /// A request with the admin key.
+    pub(crate) fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        Request::builder().method(method).uri(path).header("authorization", format!("Bearer {}", self.admin))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, Body::empty()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.call(Method::DELETE, path, Body::empty()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::POST, path, body.to_string()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::PUT, path, body.to_string()).await
+    }
+
+    /// The id of a new environment.
+    pub(crate) async fn environment(&self, name: &str) -> String {
+        let body = self.post("/v1/environments", json!({"name": name})).await.good();
+        conforms("Environment", &body)["id"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,81 @@
+//! A place where nothing runs: every environment and every build is refused at once. What a face does with a turn or a build
+//! that fails can be seen on it, and everything else needs no environment.
+
+use std::sync::Arc;
+
+use stead_domain::ports::{
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Observed, Outcome, PortFuture, Provider, ProviderCapabilities,
+    ProviderError, Runtime, StartSpec,
+};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+
+/// Refuses everything.
+pub(crate) struct Nowhere;
+
+fn refused() -> ProviderError {
+    ProviderError::permanent("nowhere", "nothing runs here")
+}
+
+fn soon<T: Send + 'static>(value: T) -> PortFuture<'static, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Provider for Nowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::default()
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: OperationId,
+        _: EnvironmentId,
+        _: WorkspaceId,
+        _: &'a StartSpec,
+    ) -> PortFuture<'a, Outcome<String>> {
+        soon(Outcome::Known(Err(refused())))
+    }
+
+    fn start<'a>(
+        &'a self,
+        _: OperationId,
+        _: EnvironmentId,
+        _: WorkspaceId,
+        _: &'a StartSpec,
+    ) -> PortFuture<'a, Outcome<String>> {
+        soon(Outcome::Known(Err(refused())))
+    }
+
+    fn stop(&self, _: OperationId, _: EnvironmentId) -> PortFuture<'_, Outcome<()>> {
+        soon(Outcome::Known(Ok(())))
+    }
+
+    fn delete(&self, _: OperationId, _: EnvironmentId) -> PortFuture<'_, Outcome<()>> {
+        soon(Outcome::Known(Ok(())))
+    }
+
+    fn inspect(&self, _: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>> {
+        soon(Ok(Observed { exists: false, running: false, last_operation: None, handle: None }))
+    }
+
+    fn link(&self, _: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {
+        soon(Err(refused()))
+    }
+
+    fn sweep<'a>(&'a self, _: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>> {
+        soon(Ok(0))
+    }
+}
+
+impl BuildSandboxes for Nowhere {
+    fn open(&self, _: BuildSandboxSpec) -> PortFuture<'_, Result<Box<dyn BuildSandbox>, ProviderError>> {
+        soon(Err(refused()))
+    }
+
+    fn sweep_builds(&self) -> PortFuture<'_, Result<usize, ProviderError>> {
+        soon(Ok(0))
+    }
+}
