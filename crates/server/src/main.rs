@@ -1,1 +1,11 @@
-fn main() {}
+//! The `stead` program; see the library for what it does.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // First of all, before any thread or runtime exists: this process may have been started to make a sandbox.
+    if stead_sandbox::started_as_launcher() {
+        stead_sandbox::launcher_main();
+    }
+    stead_server::main()
+}

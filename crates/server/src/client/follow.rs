@@ -1,0 +1,130 @@
+//! Following what grows on the server: a turn's output and a build's log. Both continue at the offset they had reached when
+//! the connection breaks, for as long as a restart of the server may take.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use reqwest::Method;
+use stead_face_stead::wire::OutputLine;
+use tokio::time::Instant;
+
+use super::{Client, Failure, segment};
+
+/// For how long a server may be away before following it is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(500);
+/// The longest line; the server sends far shorter ones.
+const MAX_LINE: usize = 16 << 20;
+
+/// Waits between attempts, until the server has been away for too long.
+struct Patience(Option<Instant>);
+
+impl Patience {
+    fn progress(&mut self) {
+        self.0 = None;
+    }
+
+    async fn wait(&mut self, failure: Failure) -> Result<(), Failure> {
+        let since = *self.0.get_or_insert_with(Instant::now);
+        if !failure.may_pass() || since.elapsed() > PATIENCE {
+            return Err(failure);
+        }
+        tokio::time::sleep(PAUSE).await;
+        Ok(())
+    }
+}
+
+/// Gives every line of a turn's output to `take`, each once and in order, and returns the last.
+pub(crate) async fn follow_output(
+    client: &Client,
+    turn: &str,
+    mut take: impl FnMut(&OutputLine) -> Result<(), Failure>,
+) -> Result<OutputLine, Failure> {
+    let mut from = 0;
+    let mut patience = Patience(None);
+    loop {
+        match output_once(client, turn, &mut from, &mut patience, &mut take).await? {
+            Ok(end) => return Ok(end),
+            Err(cut) => patience.wait(cut).await?,
+        }
+    }
+}
+
+/// One connection's worth. The outer error ends everything, the inner one may be tried again.
+async fn output_once(
+    client: &Client,
+    turn: &str,
+    from: &mut u64,
+    patience: &mut Patience,
+    take: &mut impl FnMut(&OutputLine) -> Result<(), Failure>,
+) -> Result<Result<OutputLine, Failure>, Failure> {
+    let path = format!("/stead/v1/turns/{}/output?from={from}", segment(turn));
+    let response = match client.send(client.request(Method::GET, &path)).await {
+        Ok(response) => response,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let mut body = response.bytes_stream();
+    let mut pending = Vec::new();
+    while let Some(bytes) = body.next().await {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(client.unanswered(&error))),
+        };
+        pending.extend_from_slice(&bytes);
+        let mut done = 0;
+        while let Some(end) = pending[done..].iter().position(|&byte| byte == b'\n') {
+            let text = pending[done..done + end].trim_ascii();
+            done += end + 1;
+            patience.progress();
+            if text.is_empty() {
+                continue;
+            }
+            let line: OutputLine = serde_json::from_slice(text).map_err(|error| {
+                Failure::new(format!("the server sent a line of output that cannot be read: {error}"))
+            })?;
+            take(&line)?;
+            match line {
+                OutputLine::Chunk { offset, .. } => *from = offset,
+                end @ OutputLine::End { .. } => return Ok(Ok(end)),
+            }
+        }
+        pending.drain(..done);
+        if pending.len() > MAX_LINE {
+            return Err(Failure::new("the server sent a line of output that is too long"));
+        }
+    }
+    Ok(Err(Failure::new("the server ended the output before the task had ended")))
+}
+
+/// Gives a build's raw log to `take` until it ends. It ends when the build has ended, or when the server shuts down: the
+/// caller looks at the build and follows on from the offset returned.
+pub(crate) async fn follow_build_log(
+    client: &Client,
+    project: &str,
+    number: u32,
+    mut from: u64,
+    mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let mut patience = Patience(None);
+    loop {
+        let path = format!("/stead/v1/projects/{}/builds/{number}/log?from={from}", segment(project));
+        let cut = match client.send(client.request(Method::GET, &path)).await {
+            Err(failure) => failure,
+            Ok(response) => {
+                let mut body = response.bytes_stream();
+                loop {
+                    match body.next().await {
+                        None => return Ok(from),
+                        Some(Ok(bytes)) => {
+                            patience.progress();
+                            take(&bytes)?;
+                            from += bytes.len() as u64;
+                        }
+                        Some(Err(error)) => break client.unanswered(&error),
+                    }
+                }
+            }
+        };
+        patience.wait(cut).await?;
+    }
+}

@@ -1,0 +1,182 @@
+//! The parts of UHP's answers that commands show. A client reads what it knows and ignores the rest (UHP §2), so these name
+//! less than the face sends.
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Environments {
+    pub(crate) environments: Vec<Environment>,
+}
+
+/// A project.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Environment {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) slug: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) entry: String,
+    pub(crate) status: String,
+    pub(crate) mount: String,
+    pub(crate) version: Option<u32>,
+    #[serde(default, rename = "latestVersion")]
+    pub(crate) latest_version: Option<u32>,
+    pub(crate) files: Size,
+    #[serde(default)]
+    pub(crate) packages: Vec<PackageItem>,
+    #[serde(default)]
+    pub(crate) build: Option<Version>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(crate) struct Size {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct PackageItem {
+    pub(crate) manager: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+/// One build in a project's history.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Version {
+    pub(crate) version: u32,
+    pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) stage: String,
+    pub(crate) started_at: Option<i64>,
+    pub(crate) finished_at: Option<i64>,
+    #[serde(default)]
+    pub(crate) error: String,
+    #[serde(default)]
+    pub(crate) packages: Option<u64>,
+    #[serde(default)]
+    pub(crate) bytes: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Versions {
+    pub(crate) active: Option<u32>,
+    pub(crate) versions: Vec<Version>,
+}
+
+/// A project's source.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FileTree {
+    pub(crate) entries: Vec<TreeEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct TreeEntry {
+    pub(crate) path: String,
+    pub(crate) dir: bool,
+    pub(crate) bytes: u64,
+    pub(crate) mtime: i64,
+}
+
+/// What an import did.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ImportResult {
+    pub(crate) written: u64,
+    pub(crate) skipped: u64,
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+    /// Names the first of the skipped.
+    #[serde(default)]
+    pub(crate) stead_skipped: Vec<Skipped>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Skipped {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Harnesses {
+    pub(crate) harnesses: Vec<HarnessItem>,
+}
+
+/// An agent.
+#[derive(Debug, Deserialize)]
+pub(crate) struct HarnessItem {
+    pub(crate) id: String,
+    pub(crate) base: String,
+    #[serde(default)]
+    pub(crate) environment: String,
+    #[serde(default, rename = "timeoutSeconds")]
+    pub(crate) timeout_seconds: Option<u64>,
+}
+
+/// A task.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Response {
+    pub(crate) id: String,
+    pub(crate) metadata: ResponseMetadata,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ResponseMetadata {
+    pub(crate) session_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Sessions {
+    pub(crate) sessions: Vec<SessionItem>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A session.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SessionItem {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) environment: Option<String>,
+    #[serde(default)]
+    pub(crate) created_at: Option<i64>,
+    #[serde(default)]
+    pub(crate) updated_at: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Turns {
+    pub(crate) turns: Vec<TurnItem>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct TurnItem {
+    pub(crate) id: String,
+    pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) user: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Files {
+    pub(crate) files: Vec<FileItem>,
+}
+
+/// A file that a session's turns left.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FileItem {
+    pub(crate) id: String,
+    pub(crate) container_id: String,
+    pub(crate) filename: String,
+    pub(crate) bytes: u64,
+    #[serde(default)]
+    pub(crate) created_at: Option<i64>,
+}
+
+/// An answer whose members nobody looks at.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Anything {}

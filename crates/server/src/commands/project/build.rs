@@ -1,0 +1,138 @@
+//! Builds.
+
+use std::time::Duration;
+
+use stead_face_stead::wire::Build;
+
+use super::{Context, find};
+use crate::client::{Answer, Environment, Failure, follow_build_log, segment};
+use crate::console::{print_bytes, print_error_bytes, printable};
+
+/// How often the stage is looked at while the log is silent or not.
+const LOOK: Duration = Duration::from_millis(400);
+
+pub(super) async fn build(context: &Context, project: &str, fresh: bool, no_wait: bool) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let query = if fresh { "?fresh=1" } else { "" };
+    let path = format!("/stead/v1/projects/{}/build{query}", segment(&project.id));
+    let started = context.client.post::<Build>(&path).await?;
+    let number = started.value.version;
+    if no_wait {
+        return context.console.show(&started.json, || format!("{number}\n"));
+    }
+    context.console.note(&format!("build {number} of {} has started", project.slug));
+    let ended = follow(context, &project, number, context.console.json, true).await?;
+    if context.console.json {
+        context.console.show(&ended.json, String::new)?;
+    }
+    verdict(context, &project, &ended.value)
+}
+
+pub(super) async fn log(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let number = number(&project, version)?;
+    let mut log = Vec::new();
+    if context.console.json {
+        let ended = follow_into(context, &project, number, false, |bytes| {
+            log.extend_from_slice(bytes);
+            Ok(())
+        })
+        .await?;
+        let mut json = ended.json;
+        json["log"] = String::from_utf8_lossy(&log).into();
+        return context.console.show(&json, String::new);
+    }
+    follow(context, &project, number, false, false).await.map(drop)
+}
+
+pub(super) async fn cancel(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let number = number(&project, version)?;
+    let path = format!("/stead/v1/projects/{}/builds/{number}/cancel", segment(&project.id));
+    let answer = context.client.post::<Build>(&path).await?;
+    if context.console.json {
+        return context.console.show(&answer.json, String::new);
+    }
+    let state = if answer.value.is_ended() { answer.value.state.as_str() } else { "being cancelled" };
+    context.console.note(&format!("build {number} of {} is {state}", project.slug));
+    Ok(())
+}
+
+fn number(project: &Environment, version: Option<u32>) -> Result<u32, Failure> {
+    let latest = || project.build.as_ref().map(|build| build.version).or(project.latest_version);
+    version.or_else(latest).filter(|&number| number > 0).ok_or_else(|| {
+        Failure::new(format!("{} has never been built", project.slug)).hint("`stead project build PROJECT` builds it")
+    })
+}
+
+fn verdict(context: &Context, project: &Environment, build: &Build) -> Result<(), Failure> {
+    let (number, slug) = (build.version, &project.slug);
+    if build.state == "ready" {
+        context.console.note(&format!("build {number} of {slug} is ready; new sessions read it at {}", project.mount));
+        return Ok(());
+    }
+    let why = build.error.as_deref().unwrap_or("the server gives no reason");
+    Err(Failure::new(format!("build {number} of {slug} failed: {}", printable(why)))
+        .hint(format!("what was active before stays active; `stead project log {slug} {number}` shows the log again")))
+}
+
+/// Prints the log until the build has ended.
+async fn follow(
+    context: &Context,
+    project: &Environment,
+    number: u32,
+    log_is_no_data: bool,
+    stages: bool,
+) -> Result<Answer<Build>, Failure> {
+    follow_into(context, project, number, stages, |bytes| {
+        if log_is_no_data {
+            print_error_bytes(bytes);
+            Ok(())
+        } else {
+            print_bytes(bytes)
+        }
+    })
+    .await
+}
+
+/// Gives the log to `take` until the build has ended, and says on standard error which stage it is in.
+async fn follow_into(
+    context: &Context,
+    project: &Environment,
+    number: u32,
+    stages: bool,
+    mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<Answer<Build>, Failure> {
+    let record = format!("/stead/v1/projects/{}/builds/{number}", segment(&project.id));
+    let mut from = 0;
+    let mut stage = String::new();
+    loop {
+        let log = follow_build_log(&context.client, &project.id, number, from, &mut take);
+        tokio::pin!(log);
+        let mut ticks = tokio::time::interval(LOOK);
+        from = loop {
+            tokio::select! {
+                offset = &mut log => break offset?,
+                _ = ticks.tick(), if stages => {
+                    // The log says whether the server is there; a look that fails is made again.
+                    if let Ok(build) = context.client.get::<Build>(&record).await
+                        && build.value.stage != stage
+                    {
+                        stage.clone_from(&build.value.stage);
+                        if !stage.is_empty() {
+                            context.console.note(&format!("==> {}", printable(&stage)));
+                        }
+                    }
+                }
+            }
+        };
+        let build = context.client.get::<Build>(&record).await;
+        match build {
+            Ok(build) if build.value.is_ended() => return Ok(build),
+            Ok(_) => {}
+            Err(failure) if failure.may_pass() => {}
+            Err(failure) => return Err(failure),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,163 @@
+//! `stead project`.
+
+mod build;
+mod files;
+mod objects;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::Context;
+use crate::client::{Environment, Failure};
+use crate::console::printable;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProjectCommand {
+    /// Make a project
+    Create {
+        /// Its name; its mount path /env/SLUG is derived from it once and for all
+        name: String,
+        /// What it is
+        #[arg(long, default_value = "")]
+        description: String,
+        /// How to run it; agents are told word for word
+        #[arg(long, default_value = "")]
+        entry: String,
+    },
+    /// List projects
+    List,
+    /// Show a project
+    Show {
+        /// The project's id, slug or name
+        project: String,
+    },
+    /// List a project's files
+    Files {
+        /// The project's id, slug or name
+        project: String,
+    },
+    /// Put a whole archive or directory into a project
+    Import {
+        /// The project's id, slug or name
+        project: String,
+        /// A zip or tar, or a directory (sent without .git, node_modules and .venv)
+        path: PathBuf,
+        /// Remove what is there first
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Put one file or directory into a project
+    Put {
+        /// The project's id, slug or name
+        project: String,
+        /// The file or directory here
+        local: PathBuf,
+        /// Its path in the project [default: its name]
+        remote: Option<String>,
+    },
+    /// Fetch one file of a project
+    Get {
+        /// The project's id, slug or name
+        project: String,
+        /// The file's path in the project
+        remote: String,
+        /// Where to put it [default: standard output]
+        local: Option<PathBuf>,
+    },
+    /// Remove a file or directory from a project
+    Rm {
+        /// The project's id, slug or name
+        project: String,
+        /// The path in the project
+        path: String,
+    },
+    /// Build the next version and follow its log
+    Build {
+        /// The project's id, slug or name
+        project: String,
+        /// Reuse nothing of earlier builds
+        #[arg(long)]
+        fresh: bool,
+        /// Return as soon as the build is admitted
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Print a build's log, following it while it grows
+    Log {
+        /// The project's id, slug or name
+        project: String,
+        /// The build [default: the latest]
+        version: Option<u32>,
+    },
+    /// End a running build
+    Cancel {
+        /// The project's id, slug or name
+        project: String,
+        /// The build [default: the latest]
+        version: Option<u32>,
+    },
+    /// List a project's builds
+    Versions {
+        /// The project's id, slug or name
+        project: String,
+    },
+    /// Make a finished build the version that new sessions read
+    Activate {
+        /// The project's id, slug or name
+        project: String,
+        /// The build
+        version: u32,
+    },
+    /// Delete a project with every version
+    Delete {
+        /// The project's id, slug or name
+        project: String,
+    },
+}
+
+pub(crate) async fn project(context: &Context, command: ProjectCommand) -> Result<(), Failure> {
+    match command {
+        ProjectCommand::Create { name, description, entry } => {
+            objects::create(context, &name, &description, &entry).await
+        }
+        ProjectCommand::List => objects::list(context).await,
+        ProjectCommand::Show { project } => objects::show(context, &project).await,
+        ProjectCommand::Files { project } => files::list(context, &project).await,
+        ProjectCommand::Import { project, path, replace } => files::import(context, &project, &path, replace).await,
+        ProjectCommand::Put { project, local, remote } => {
+            files::put(context, &project, &local, remote.as_deref()).await
+        }
+        ProjectCommand::Get { project, remote, local } => {
+            files::get(context, &project, &remote, local.as_deref()).await
+        }
+        ProjectCommand::Rm { project, path } => files::remove(context, &project, &path).await,
+        ProjectCommand::Build { project, fresh, no_wait } => build::build(context, &project, fresh, no_wait).await,
+        ProjectCommand::Log { project, version } => build::log(context, &project, version).await,
+        ProjectCommand::Cancel { project, version } => build::cancel(context, &project, version).await,
+        ProjectCommand::Versions { project } => objects::versions(context, &project).await,
+        ProjectCommand::Activate { project, version } => objects::activate(context, &project, version).await,
+        ProjectCommand::Delete { project } => objects::delete(context, &project).await,
+    }
+}
+
+/// The project of that id, slug or name, in this order. Two projects may share a name; then it names neither.
+pub(crate) async fn find(context: &Context, wanted: &str) -> Result<Environment, Failure> {
+    let list = objects::all(context).await?.value.environments;
+    let exact =
+        list.iter().find(|project| project.id == wanted).or_else(|| list.iter().find(|project| project.slug == wanted));
+    if let Some(project) = exact {
+        return Ok(project.clone());
+    }
+    let named: Vec<&Environment> = list.iter().filter(|project| project.name == wanted).collect();
+    match named.as_slice() {
+        [project] => Ok((*project).clone()),
+        [] => Err(Failure::new(format!("there is no project `{}`", printable(wanted)))
+            .hint("`stead project list` shows what there is, `stead project create NAME` makes one")),
+        several => {
+            let slugs: Vec<&str> = several.iter().map(|project| project.slug.as_str()).collect();
+            Err(Failure::new(format!("{} projects have the name `{}`", several.len(), printable(wanted)))
+                .hint(format!("name it by its slug: {}", slugs.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Projects as objects.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::{Context, find};
+use crate::client::{Answer, Anything, Environment, Environments, Failure, Versions, segment};
+use crate::console::{instant, print, printable, size, table};
+
+/// Every project of the workspace.
+pub(super) async fn all(context: &Context) -> Result<Answer<Environments>, Failure> {
+    context.client.get::<Environments>("/v1/environments").await.map_err(|failure| {
+        if failure.is_not_found() {
+            return Failure::new("this server does not serve projects").hint(
+                "set `uhp.environments_preview = true` in its configuration, or STEAD__UHP__ENVIRONMENTS_PREVIEW=true",
+            );
+        }
+        failure
+    })
+}
+
+pub(super) async fn create(context: &Context, name: &str, description: &str, entry: &str) -> Result<(), Failure> {
+    let body = json!({ "name": name, "description": description, "entry": entry });
+    let made = context.client.post_json::<Environment>("/v1/environments", &body).await?;
+    if !context.console.json {
+        context.console.note(&format!("made {}, which sessions will see at {}", made.value.slug, made.value.mount));
+    }
+    context.console.show(&made.json, || format!("{}\n", made.value.id))
+}
+
+pub(super) async fn list(context: &Context) -> Result<(), Failure> {
+    let list = all(context).await?;
+    context.console.show(&list.json, || {
+        let row = |project: &Environment| {
+            let active = project.version.map_or_else(|| "-".to_owned(), |version| version.to_string());
+            let files = format!("{} ({})", project.files.count, size(project.files.bytes));
+            vec![project.slug.clone(), project.name.clone(), project.status.clone(), active, files, project.id.clone()]
+        };
+        let rows: Vec<_> = list.value.environments.iter().map(row).collect();
+        table(&["SLUG", "NAME", "STATUS", "ACTIVE", "FILES", "ID"], &rows)
+    })
+}
+
+pub(super) async fn show(context: &Context, project: &str) -> Result<(), Failure> {
+    let found = find(context, project).await?;
+    let path = format!("/v1/environments/{}", segment(&found.id));
+    let project = context.client.get::<Environment>(&path).await?;
+    context.console.show(&project.json, || described(&project.value))
+}
+
+fn described(project: &Environment) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "{label:<13}{}", printable(value));
+        }
+    };
+    line("id", &project.id);
+    line("name", &project.name);
+    line("description", &project.description);
+    line("entry", &project.entry);
+    line("mount", &project.mount);
+    line("status", &project.status);
+    line("active", &project.version.map(|version| version.to_string()).unwrap_or_default());
+    line("source", &format!("{} files, {}", project.files.count, size(project.files.bytes)));
+    if let Some(build) = &project.build {
+        let state =
+            if build.stage.is_empty() { build.status.clone() } else { format!("{}: {}", build.status, build.stage) };
+        line("latest build", &format!("{} ({state})", build.version));
+        line("error", &build.error);
+    }
+    for package in &project.packages {
+        line("package", &format!("{} {} {}", package.manager, package.name, package.version));
+    }
+    text
+}
+
+pub(super) async fn versions(context: &Context, project: &str) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let path = format!("/v1/environments/{}/versions", segment(&project.id));
+    let list = context.client.get::<Versions>(&path).await?;
+    context.console.show(&list.json, || {
+        let rows: Vec<_> = list
+            .value
+            .versions
+            .iter()
+            .map(|version| {
+                let active = if list.value.active == Some(version.version) { "*" } else { "" };
+                let count = version.packages.map_or_else(|| "-".to_owned(), |packages| packages.to_string());
+                let bytes = version.bytes.map_or_else(|| "-".to_owned(), size);
+                vec![
+                    active.to_owned(),
+                    version.version.to_string(),
+                    version.status.clone(),
+                    instant(version.started_at),
+                    instant(version.finished_at),
+                    count,
+                    bytes,
+                    version.error.clone(),
+                ]
+            })
+            .collect();
+        table(&["", "VERSION", "STATUS", "STARTED", "FINISHED", "PACKAGES", "SIZE", "ERROR"], &rows)
+    })
+}
+
+pub(super) async fn activate(context: &Context, project: &str, version: u32) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let path = format!("/v1/environments/{}/versions/{version}/activate", segment(&project.id));
+    let answer = context.client.post::<Environment>(&path).await?;
+    if context.console.json {
+        return context.console.show(&answer.json, String::new);
+    }
+    context.console.note(&format!("new sessions read version {version} of {}", answer.value.slug));
+    Ok(())
+}
+
+pub(super) async fn delete(context: &Context, project: &str) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let answer = context.client.delete::<Anything>(&format!("/v1/environments/{}", segment(&project.id))).await?;
+    if context.console.json {
+        return print(&format!("{:#}\n", answer.json));
+    }
+    context.console.note(&format!("deleted {}", project.slug));
+    Ok(())
+}

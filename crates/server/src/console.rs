@@ -1,0 +1,136 @@
+//! What commands print: data on standard output, everything else on standard error.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+
+use crate::client::Failure;
+
+/// How a command prints.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Console {
+    /// Whether data is printed as JSON.
+    pub(crate) json: bool,
+}
+
+impl Console {
+    /// Prints an answer: as JSON if that was asked for, else as `text` makes it.
+    pub(crate) fn show(self, json: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { print(&format!("{json:#}\n")) } else { print(&text()) }
+    }
+
+    /// Says something that is not data.
+    pub(crate) fn note(self, text: &str) {
+        // When standard error is gone there is nobody to tell.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// Writes text to standard output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output as they are. A reader that went away ends the command silently.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match output.write_all(bytes).and_then(|()| output.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::silent(141)),
+        Err(error) => Err(Failure::io("write to standard output", &error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes bytes to standard error as they are.
+pub(crate) fn print_error_bytes(bytes: &[u8]) {
+    let mut output = io::stderr().lock();
+    let _ = output.write_all(bytes).and_then(|()| output.flush());
+}
+
+/// Text from elsewhere without what would steer a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}
+
+/// Rows below headings, columns aligned. Cells come from elsewhere and are made printable.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([headings[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
+    let mut text = String::new();
+    for row in std::iter::once(&headings).chain(&rows) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A size for people.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// An instant for people, in UTC.
+pub(crate) fn instant(seconds: Option<i64>) -> String {
+    let Some(seconds) = seconds else { return "-".to_owned() };
+    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+/// The Gregorian date of a day counted from 1970-01-01. Years begin in March, so that the leap day is a year's last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+/// Whether colour helps: standard error is a terminal and nobody asked for none.
+pub(crate) fn colour() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align_and_steer_no_terminal() {
+        let rows = vec![vec!["a".to_owned(), "x\u{1b}[2J".to_owned()], vec!["long".to_owned(), String::new()]];
+        assert_eq!(table(&["ID", "NAME"], &rows), "ID    NAME\na     x\u{fffd}[2J\nlong\n");
+    }
+
+    #[test]
+    fn sizes_and_instants_for_people() {
+        assert_eq!([size(0), size(1023), size(1536), size(5 << 30)], ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_796_011_199, "2026-11-30 03:59:59Z"),
+            (-1, "1969-12-31 23:59:59Z"),
+        ] {
+            assert_eq!(instant(Some(seconds)), text);
+        }
+    }
+}

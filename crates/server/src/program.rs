@@ -1,0 +1,69 @@
+//! From arguments to an exit status.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::client::Failure;
+use crate::commands::{Context, doctor, key, project, run, session};
+use crate::console::colour;
+use crate::serve;
+
+/// Runs the command that the arguments name. Must be called while the process has one thread.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // One provider of cryptography for the whole program. It was installed before only if somebody did the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match dispatch(cli) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            report(&failure);
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<u8, Failure> {
+    match cli.command {
+        Command::Serve(arguments) => serve::serve(&arguments).map(|()| 0),
+        Command::Doctor(arguments) => doctor::doctor(&arguments, cli.connection.json),
+        command => {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| Failure::io("start the client", &error))?;
+            let status = runtime.block_on(async {
+                let context = Context::new(cli.connection)?;
+                Box::pin(client_command(&context, command)).await
+            });
+            // A blocked read of a local file must not keep the program.
+            runtime.shutdown_background();
+            status
+        }
+    }
+}
+
+async fn client_command(context: &Context, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Key(command) => key::key(context, command).await.map(|()| 0),
+        Command::Project(command) => project::project(context, command).await.map(|()| 0),
+        Command::Run(arguments) => run::run(context, arguments).await,
+        Command::Session(command) => session::session(context, command).await.map(|()| 0),
+        Command::Serve(_) | Command::Doctor(_) => Err(Failure::usage("this is not a client command")),
+    }
+}
+
+fn report(failure: &Failure) {
+    if failure.is_silent() {
+        return;
+    }
+    let text = failure.to_string();
+    let text = match text.strip_prefix("error:") {
+        Some(rest) if colour() => format!("\u{1b}[1;31merror:\u{1b}[0m{rest}"),
+        _ => text,
+    };
+    // When standard error is gone there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

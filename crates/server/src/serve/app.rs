@@ -1,0 +1,171 @@
+//! The faces on one origin.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use axum::{Router, middleware};
+use futures_util::{StreamExt, stream};
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{Method, StatusCode};
+use stead_face_stead::wire;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::gate::gate;
+use super::hosts::Hosts;
+use super::request::{is_stead, is_uhp};
+use super::wiring::Parts;
+use crate::config::Settings;
+
+/// Shown to people who open the address in a browser.
+const WELCOME: &str = "\
+Stead gives AI agents a place to work.
+
+This address serves the Unified Harness Protocol at /v1 and Stead's own interface at /stead/v1.
+Try: stead project list
+";
+
+/// Everything that is served. Bodies that stream end when `stopping` is cancelled, so that a stop need not wait for them.
+pub(super) fn app(parts: &Parts, settings: &Settings, address: SocketAddr, stopping: CancellationToken) -> Router {
+    let provider = parts.engine.provider();
+    let server = wire::Server {
+        object: "stead.server".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        node: parts.engine.node().to_owned(),
+        provider: provider.name().to_owned(),
+        isolation: provider.capabilities().isolation,
+    };
+    let stead = stead_face_stead::router(stead_face_stead::FaceState {
+        engine: parts.engine.clone(),
+        server: Arc::new(server),
+    });
+    let uhp = parts.uhp(settings);
+    compose(uhp, stead, Hosts::new(address, &settings.server.hosts), stopping)
+}
+
+fn compose(uhp: Router, stead: Router, hosts: Hosts, stopping: CancellationToken) -> Router {
+    let by_path = move |request: Request| {
+        let (uhp, stead, stopping) = (uhp.clone(), stead.clone(), stopping.clone());
+        async move {
+            let path = request.uri().path();
+            let face = if is_uhp(path) {
+                uhp
+            } else if is_stead(path) {
+                stead
+            } else {
+                return welcome(request.method());
+            };
+            match face.oneshot(request).await {
+                Ok(response) => until(response, stopping),
+                Err(never) => match never {},
+            }
+        }
+    };
+    Router::new().fallback(by_path).layer(middleware::from_fn_with_state(Arc::new(hosts), gate))
+}
+
+/// The same answer; a stream that follows something live is broken off when the server stops, so that its client asks again
+/// and the stop need not wait. Downloads go on: what has an end of its own may reach it.
+fn until(response: Response, stopping: CancellationToken) -> Response {
+    let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let live = media.starts_with("text/event-stream")
+        || media.starts_with("application/x-ndjson")
+        || response.headers().contains_key(wire::LOG_OFFSET);
+    if !live {
+        return response;
+    }
+    response.map(|body| {
+        let cut = async move {
+            stopping.cancelled().await;
+            Err(axum::Error::new(std::io::Error::other("the server is stopping")))
+        };
+        // An error breaks the connection: an end that looks whole would tell the client that there is no more.
+        let ended = CancellationToken::new();
+        let end = ended.clone();
+        let data =
+            body.into_data_stream().chain(stream::once(async move { end.cancel() }).filter_map(|()| async { None }));
+        let cut = stream::once(cut).take_until(async move { ended.cancelled().await });
+        Body::from_stream(stream::select(data, cut))
+    })
+}
+
+fn welcome(method: &Method) -> Response {
+    if method == Method::GET || method == Method::HEAD {
+        return ([(CONTENT_TYPE, "text/plain; charset=utf-8")], WELCOME).into_response();
+    }
+    let message = "only GET and HEAD are answered here\n";
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")], message).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+
+    use super::*;
+
+    fn router() -> Router {
+        let uhp = Router::new().route("/v1/uhp", get(|| async { "uhp" })).route(
+            "/v1/panic",
+            get(|| async {
+                let nothing: Option<&str> = None;
+                nothing.expect("the secret words of a panic")
+            }),
+        );
+        let stead = Router::new().route("/stead/v1/server", get(|| async { "stead" }));
+        compose(uhp, stead, Hosts::new("127.0.0.1:1".parse().unwrap(), &[]), CancellationToken::new())
+    }
+
+    async fn ask(method: Method, path: &str, host: Option<&str>) -> (u16, http::HeaderMap, String) {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(host) = host {
+            request = request.header("host", host);
+        }
+        let response = router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+        (parts.status.as_u16(), parts.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn paths_reach_their_face_and_everything_is_guarded() {
+        let host = Some("localhost:1");
+        for (method, path, host, status, text) in [
+            (Method::GET, "/v1/uhp", host, 200, "uhp"),
+            (Method::GET, "/stead/v1/server", host, 200, "stead"),
+            (Method::GET, "/", host, 200, "Stead gives"),
+            (Method::HEAD, "/anything", host, 200, ""),
+            (Method::POST, "/v1x", host, 405, "only GET"),
+            (Method::GET, "/v1/nothing", host, 404, ""),
+            (Method::GET, "/v1/uhp", Some("evil.test"), 421, "invalid_request_error"),
+            (Method::GET, "/v1/uhp", None, 400, "Host"),
+            (Method::GET, "/v1/panic", host, 500, "server_error"),
+        ] {
+            let (found, headers, body) = ask(method, path, host).await;
+            assert_eq!(found, status, "{path}");
+            assert!(body.contains(text), "{path}: {body}");
+            assert!(!body.contains("secret words"));
+            assert_eq!(headers["x-content-type-options"], "nosniff");
+            assert_eq!(headers["x-request-id"].len(), 32);
+            assert_eq!(headers.contains_key("uhp-version"), path.starts_with("/v1/"), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_live_stream_is_broken_off_when_the_server_stops_and_ends_by_itself_otherwise() {
+        let live = |body: Body| {
+            let mut response = Response::new(body);
+            response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
+            response
+        };
+        let stopping = CancellationToken::new();
+        let endless = stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+        let broken = until(live(Body::from_stream(endless)), stopping.clone());
+        let whole = until(live(Body::from("data: x\n\n")), CancellationToken::new());
+        stopping.cancel();
+        assert!(axum::body::to_bytes(broken.into_body(), 1 << 20).await.is_err());
+        assert_eq!(axum::body::to_bytes(whole.into_body(), 1 << 20).await.unwrap(), "data: x\n\n");
+    }
+}

@@ -1,0 +1,53 @@
+//! The name of this machine in rows: whose disk holds layers, versions and workspaces.
+//!
+//! It lies in the data directory, not in the machine's host name: what it names is the disk, and a host may be renamed.
+
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use stead_domain::ports::IdSource;
+
+use crate::adapters::RandomIds;
+
+/// Reads the name, making one on the first start.
+pub(super) fn name(data: &Path) -> anyhow::Result<String> {
+    let path = data.join("node");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            let name = text.trim();
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+                bail!("{} does not hold a name", path.display());
+            }
+            Ok(name.to_owned())
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let name = format!("node-{}", RandomIds.uuid_v7().simple());
+            let temporary = data.join("node.new");
+            let write = || {
+                let mut file = std::fs::File::create(&temporary)?;
+                writeln!(file, "{name}")?;
+                file.sync_all()?;
+                std::fs::rename(&temporary, &path)?;
+                std::fs::File::open(data)?.sync_all()
+            };
+            write().with_context(|| format!("failed to write {}", path.display()))?;
+            Ok(name)
+        }
+        Err(error) => Err(error).with_context(|| format!("failed to read {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_stays_and_a_damaged_one_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let first = name(root.path()).unwrap();
+        assert_eq!(name(root.path()).unwrap(), first);
+        std::fs::write(root.path().join("node"), "").unwrap();
+        assert!(name(root.path()).is_err());
+    }
+}

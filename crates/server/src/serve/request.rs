@@ -1,0 +1,15 @@
+//! Which face a path belongs to.
+
+/// Whether the path is UHP's.
+pub(super) fn is_uhp(path: &str) -> bool {
+    is_beneath(path, "/v1")
+}
+
+/// Whether the path is this product's own.
+pub(super) fn is_stead(path: &str) -> bool {
+    is_beneath(path, "/stead/v1")
+}
+
+fn is_beneath(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,152 @@
+//! The parts of a server, put together: the one place that names every adapter.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Router;
+use stead_blobs::LocalBlobs;
+use stead_domain::file::ArtifactLimits;
+use stead_engine::{Engine, Limits};
+use stead_projects::toolchain::UvCandidate;
+use stead_projects::{Layout, Toolchain};
+use stead_provider_native::NativeProvider;
+use stead_store::{SqlStore, StoreConfig};
+
+use super::{native, node};
+use crate::adapters::{RandomIds, SystemClock};
+use crate::config::Settings;
+use crate::registries;
+
+/// What a server is made of once it is put together.
+pub(super) struct Parts {
+    pub(super) engine: Engine,
+    store: Arc<SqlStore>,
+    native: Arc<NativeProvider>,
+}
+
+impl Parts {
+    /// The UHP face.
+    pub(super) fn uhp(&self, settings: &Settings) -> Router {
+        stead_face_uhp::router(stead_face_uhp::FaceState {
+            engine: self.engine.clone(),
+            settings: stead_face_uhp::Settings { environments_preview: settings.uhp_environments_preview },
+        })
+    }
+
+    /// Ends the sandboxes and closes what holds files; the last step of a stop. Sessions keep their files.
+    pub(super) async fn close(&self) {
+        if let Err(error) = self.native.shutdown().await {
+            tracing::warn!(error = %error, "a sandbox could not be ended; the next start ends it");
+        }
+        self.store.close().await;
+    }
+}
+
+/// Opens everything. Nothing runs yet.
+pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
+    let data = settings.data_directory.clone();
+    let clock = Arc::new(SystemClock);
+    let store = SqlStore::open(&StoreConfig::new(settings.database.url.clone()), clock.clone())
+        .await
+        .with_context(|| format!("failed to open the database {:?}", settings.database.url))?;
+    let store = Arc::new(store);
+    let found = {
+        let settings = settings.clone();
+        tokio::task::spawn_blocking(move || Found::look(&settings))
+    };
+    let Found { blobs, toolchain, node, native, python_index, npm_registry } =
+        found.await.context("the task that opens the data directory failed")??;
+    tracing::info!("builds and sessions run on {}", toolchain.base().description);
+    let native = Arc::new(native);
+    let engine = Engine::new(stead_engine::Parts {
+        store: store.clone(),
+        blobs: Arc::new(blobs),
+        provider: native.clone(),
+        sandboxes: native.clone(),
+        clock,
+        ids: Arc::new(RandomIds),
+        layout: Layout::new(data.clone()),
+        toolchain,
+        settings: engine_settings(settings, data, python_index, npm_registry),
+        node,
+    });
+    Ok(Parts { engine, store, native })
+}
+
+/// What is found on this machine's disk.
+struct Found {
+    blobs: LocalBlobs,
+    toolchain: Toolchain,
+    node: String,
+    native: NativeProvider,
+    python_index: Option<String>,
+    npm_registry: Option<String>,
+}
+
+impl Found {
+    /// Opens and asks; blocking. Tools are asked side by side, since each takes a moment to say anything.
+    fn look(settings: &Settings) -> anyhow::Result<Self> {
+        let data = &settings.data_directory;
+        std::thread::scope(|scope| {
+            let builds = &settings.builds;
+            let python_index = scope.spawn(|| builds.index_url.clone().or_else(registries::python_index));
+            let npm_registry = scope.spawn(|| builds.npm_registry.clone().or_else(registries::npm_registry));
+            let toolchain = scope.spawn(|| Toolchain::detect(&uv_candidates(data)));
+            let node = node::name(data)?;
+            let blobs = LocalBlobs::open(&data.join("blobs")).context("failed to open the blob store")?;
+            let native = native::open(settings, &node)?;
+            let panicked = |_| anyhow::anyhow!("a thread that looks for tools panicked");
+            Ok(Self {
+                blobs,
+                toolchain: toolchain.join().map_err(panicked)?,
+                node,
+                native,
+                python_index: python_index.join().map_err(panicked)?,
+                npm_registry: npm_registry.join().map_err(panicked)?,
+            })
+        })
+    }
+}
+
+fn engine_settings(
+    settings: &Settings,
+    data: PathBuf,
+    python_index: Option<String>,
+    npm_registry: Option<String>,
+) -> stead_engine::Settings {
+    let (sessions, builds, limits) = (&settings.sessions, &settings.builds, settings.limits);
+    stead_engine::Settings {
+        limits: Limits {
+            file_bytes: limits.file,
+            import_bytes: limits.import,
+            import_expanded_bytes: limits.import_expanded,
+            import_members: limits.import_members,
+            upload_bytes: limits.upload,
+            json_bytes: limits.json,
+            input_bytes: limits.input,
+        },
+        artifacts: ArtifactLimits::default(),
+        session_network: sessions.network,
+        turn_time_limit: sessions.time_limit,
+        turn_output_bytes: sessions.output_bytes,
+        idle_stop: sessions.idle_stop,
+        build_slots: builds.slots,
+        build_time_limit: builds.time_limit,
+        layer_age: builds.layer_age,
+        python_index,
+        npm_registry,
+        build_sandbox: builds.limits,
+        spool: data.join("spool"),
+        logs: data.join("logs"),
+    }
+}
+
+/// Where a uv may lie: toolchains of the data directory are what sandboxes see at `/opt/stead`; the host's `/usr` is theirs.
+pub(crate) fn uv_candidates(data: &Path) -> Vec<UvCandidate> {
+    let own = UvCandidate { host: data.join("toolchains/uv/bin/uv"), inside: "/opt/stead/uv/bin/uv".to_owned() };
+    let system = ["/usr/local/bin/uv", "/usr/bin/uv"];
+    std::iter::once(own)
+        .chain(system.map(|path| UvCandidate { host: PathBuf::from(path), inside: path.to_owned() }))
+        .collect()
+}

@@ -1,0 +1,154 @@
+//! A real server in a directory of its own, for end-to-end tests: it can be killed and started again, and is gone afterwards.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::program::{Ran, ran, stead};
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server process.
+pub(crate) struct TestServer {
+    data: tempfile::TempDir,
+    settings: Vec<(String, String)>,
+    process: Child,
+    url: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl TestServer {
+    /// Starts a server on a free port. `settings` are options as `section.key`, over those that all tests share.
+    pub(crate) fn start(settings: &[(&str, &str)]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        // Sandboxes of other user ids pass through the directory.
+        let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        std::fs::set_permissions(data.path(), mode).unwrap();
+        let shared = [("server.listen", "127.0.0.1:0"), ("uhp.environments_preview", "true"), ("log.level", "info")];
+        // Servers of tests that run at the same time share no user ids.
+        let uid_base = (0x7000_0000 + 64 * 65_536 * NUMBER.fetch_add(1, Ordering::Relaxed)).to_string();
+        let own = [("native.slots", "64"), ("native.uid_base", uid_base.as_str())];
+        let settings: Vec<(String, String)> = shared
+            .iter()
+            .chain(&own)
+            .chain(settings)
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (process, url) = spawn(data.path(), &settings, &log);
+        Self { data, settings, process, url, log }
+    }
+
+    /// Where it answers.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its data directory.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The file that holds the first admin key.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.data().join("admin.key")
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// A client command for this server.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = stead();
+        command.args(["--url", self.url(), "--key-file"]).arg(self.key_file()).args(arguments);
+        command
+    }
+
+    /// Runs a client command to its end.
+    pub(crate) fn ran(&self, arguments: &[&str]) -> Ran {
+        ran(&mut self.command(arguments))
+    }
+
+    /// Ends the process as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Asks the process to end and returns its exit status and how long that took.
+    pub(crate) fn terminate(&mut self) -> (Option<i32>, Duration) {
+        let began = Instant::now();
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        while began.elapsed() < PATIENCE {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return (status.code(), began.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the server did not end\n{}", self.log());
+    }
+
+    /// Starts the server again on the same data; its port changes.
+    pub(crate) fn start_again(&mut self) {
+        let (process, url) = spawn(self.data.path(), &self.settings, &self.log);
+        self.process = process;
+        self.url = url;
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        // A stop in good order lets the server take its sandboxes down; a crash test has ended it already.
+        if self.process.try_wait().ok().flatten().is_none() {
+            let pid = rustix::process::Pid::from_child(&self.process);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let began = Instant::now();
+            while began.elapsed() < PATIENCE && self.process.try_wait().ok().flatten().is_none() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+    }
+}
+
+fn spawn(data: &Path, settings: &[(String, String)], log: &Arc<Mutex<String>>) -> (Child, String) {
+    let mut command = stead();
+    command.arg("serve").arg("--data").arg(data).stderr(Stdio::piped()).stdout(Stdio::null());
+    for (key, value) in settings {
+        command.env(format!("STEAD__{}", key.replace('.', "__").to_uppercase()), value);
+    }
+    let mut process = command.spawn().unwrap();
+    let lines = BufReader::new(process.stderr.take().unwrap());
+    let (ready, url) = std::sync::mpsc::channel();
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        for line in lines.lines().map_while(Result::ok) {
+            if let Some((_, url)) = line.split_once("Stead is ready at ") {
+                let url = url.split_whitespace().next().unwrap_or_default();
+                let _ = ready.send(url.to_owned());
+            }
+            let mut log = log.lock().unwrap();
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
+    let began = Instant::now();
+    loop {
+        if let Ok(url) = url.recv_timeout(Duration::from_millis(50)) {
+            return (process, url);
+        }
+        let ended = process.try_wait().unwrap();
+        assert!(ended.is_none() && began.elapsed() < PATIENCE, "the server did not become ready: {ended:?}");
+    }
+}
