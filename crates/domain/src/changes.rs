@@ -56,7 +56,7 @@ pub enum Fact {
     Artifact(Artifact),
     /// A retry identity; a scope that is taken makes the commit a conflict.
     Idempotency(IdempotencyRecord),
-    /// A frozen layer; a key that is taken in its workspace makes the commit a conflict.
+    /// A frozen layer. Several may have one key: the newest is taken.
     Layer(Layer),
     /// An uploaded file.
     Upload(Upload),

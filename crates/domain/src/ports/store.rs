@@ -109,7 +109,7 @@ pub trait Store: Send + Sync {
     fn builds_list(&self, project: ProjectId) -> Read<'_, Vec<Build>>;
     /// The builds of a machine that are not ended, oldest first.
     fn builds_unended<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Build>>;
-    /// The layer with this key in the workspace.
+    /// The newest layer with this key in the workspace, on this machine.
     fn layer_by_key<'a>(&'a self, workspace: WorkspaceId, node: &'a str, key: BlobId) -> Read<'a, Option<Layer>>;
     /// Layers by id, in any order.
     fn layers_fetch<'a>(&'a self, ids: &'a [LayerId]) -> Read<'a, Vec<Layer>>;

@@ -84,7 +84,7 @@ CREATE TABLE layers (
     size_bytes BIGINT NOT NULL,
     created_at BIGINT NOT NULL
 );
-CREATE UNIQUE INDEX layers_key ON layers (workspace_id, node, layer_key);
+CREATE INDEX layers_key ON layers (workspace_id, node, layer_key);
 
 CREATE TABLE agents (
     id TEXT COLLATE "C" NOT NULL PRIMARY KEY,

@@ -11,7 +11,10 @@ table!(columns, Layer in "layers" {
 } id, workspace_id, project_id, key, node, step, packages, size, created_at);
 
 /// Workspace, node, key.
-pub(crate) const BY_KEY: &str =
-    concat!("SELECT ", columns!(), " FROM layers WHERE workspace_id = $1 AND node = $2 AND layer_key = $3");
+pub(crate) const BY_KEY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM layers WHERE workspace_id = $1 AND node = $2 AND layer_key = $3 ORDER BY id DESC LIMIT 1"
+);
 /// Followed by the ids.
 pub(crate) const AMONG: &str = concat!("SELECT ", columns!(), " FROM layers WHERE id IN ");
