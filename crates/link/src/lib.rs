@@ -3,6 +3,7 @@
 //! * [`frame`]: the outer frame, which never changes, and how many bytes a stream may have in flight.
 //! * [`request`]: what the server says. [`reply`]: what the runtime says.
 //! * [`generation`]: the one integer that both sides negotiate.
+//! * [`fuzzing`]: the entry point for a fuzzer.
 //! * `client` (feature `client`): the asynchronous client that the server dials with.
 //!
 //! The runtime uses the pure parts and no asynchronous code, so that it stays small.
@@ -17,6 +18,7 @@
 #[cfg(feature = "client")]
 pub mod client;
 pub mod frame;
+pub mod fuzzing;
 pub mod generation;
 pub mod reply;
 pub mod request;

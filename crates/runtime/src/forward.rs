@@ -36,14 +36,19 @@ impl ProxyListener {
     }
 
     /// Accepts one connection and dials its other side. A proxy that does not answer shows as a closed connection.
-    pub(crate) fn accept(&self) -> Option<Forward> {
-        let (inner, _) = self.listener.accept().ok()?;
-        inner.set_nonblocking(true).ok()?;
+    pub(crate) fn accept(&self) -> std::io::Result<Option<Forward>> {
+        let (inner, _) = self.listener.accept()?;
+        inner.set_nonblocking(true)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let outer = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
-        let address = SocketAddrUnix::new(&self.socket).ok()?;
-        rustix::net::connect(&outer, &address).ok()?;
-        Some(Forward { inner, outer: UnixStream::from(outer), outbound: Flow::default(), inbound: Flow::default() })
+        let outer = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let address = SocketAddrUnix::new(&self.socket)?;
+        let dialled = rustix::net::connect(&outer, &address).is_ok();
+        Ok(dialled.then(|| Forward {
+            inner,
+            outer: UnixStream::from(outer),
+            outbound: Flow::default(),
+            inbound: Flow::default(),
+        }))
     }
 }
 

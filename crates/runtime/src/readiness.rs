@@ -13,7 +13,7 @@ pub(crate) enum Source {
     /// A child has ended.
     ChildSignal,
     /// The end was asked for.
-    TerminateSignal,
+    Termination,
     /// A server's connection.
     Connection(u32),
     /// The supervisor of a command.

@@ -4,6 +4,10 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::process::{Pid, Signal};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+
 /// The arrivals of one signal since they were last taken.
 pub(crate) struct Signals {
     arrivals: UnixStream,
@@ -30,5 +34,36 @@ impl Signals {
             any = true;
         }
         any
+    }
+}
+
+/// Whether the end was asked for with `SIGTERM`, by somebody who may.
+///
+/// Code of the environment has the same user and could send one as well. In a sandbox its signals carry the sender's number,
+/// while those from outside carry none.
+pub(crate) struct Termination {
+    delivery: SignalDelivery<UnixStream, WithOrigin>,
+}
+
+impl Termination {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let (arrivals, sender) = UnixStream::pair()?;
+        let signals = [Signal::TERM.as_raw()];
+        let delivery = SignalDelivery::with_pipe(arrivals, sender, WithOrigin::default(), signals)?;
+        Ok(Self { delivery })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+
+    /// Whether it was asked for since the last call.
+    pub(crate) fn take(&mut self) -> bool {
+        let alone = rustix::process::getpid() != Pid::INIT;
+        let from_outside =
+            |process: Option<signal_hook::low_level::siginfo::Process>| process.is_none_or(|process| process.pid == 0);
+        let mut senders = self.delivery.pending().map(|origin| origin.process);
+        // All are taken, whatever the first one says.
+        senders.by_ref().fold(false, |any, sender| any | alone | from_outside(sender))
     }
 }

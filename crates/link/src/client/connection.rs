@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::error::{LinkError, unexpected};
 use super::stream::{Incoming, Stream};
-use crate::frame::{self, Frame, Kind};
+use crate::frame::{self, Frame, FrameError, Kind};
 use crate::generation::GENERATION;
 use crate::reply::Reply;
 use crate::request::{Request, Token};
@@ -76,7 +76,7 @@ pub(super) async fn dial(path: &Path, token: &Token) -> Result<Arc<Connection>, 
 async fn handshake(socket: UnixStream, token: &Token) -> Result<Arc<Connection>, LinkError> {
     let (mut reader, mut writer) = socket.into_split();
     let hello = Request::Hello { generation: GENERATION, token: token.clone() };
-    writer.write_all(&encode_message(0, &hello)?).await.map_err(|error| disconnected(&error))?;
+    writer.write_all(&frame_of(Kind::Message, 0, &serialise(&hello)?)?).await.map_err(|error| disconnected(&error))?;
     let mut buffer = BytesMut::with_capacity(8 * 1024);
     let generation = loop {
         if let Some((frame, used)) = frame::decode(&buffer)? {
@@ -113,8 +113,9 @@ impl Connection {
         self.table.reason()
     }
 
-    /// A new stream, known to the reading task from here on.
-    pub(super) fn open(self: &Arc<Self>) -> Result<Stream, LinkError> {
+    /// A new stream that begins with this message; the reading task knows it before the runtime does.
+    pub(super) fn open(self: &Arc<Self>, request: &Request) -> Result<Stream, LinkError> {
+        let payload = serialise(request)?;
         let (sender, incoming) = mpsc::unbounded_channel();
         let credit = Arc::new(Semaphore::new(frame::WINDOW));
         let load = Arc::new(Mutex::new(Load::default()));
@@ -128,20 +129,20 @@ impl Connection {
                 break id;
             }
         };
-        streams.insert(id, Slot { incoming: sender, credit: Arc::clone(&credit), load: Arc::clone(&load) });
+        let slot = Slot { incoming: sender, credit: Arc::clone(&credit), load: Arc::clone(&load) };
+        streams.insert(id, slot);
         drop(streams);
-        Ok(Stream::new(Arc::clone(self), id, incoming, credit, load))
+        let stream = Stream::new(Arc::clone(self), id, incoming, credit, load);
+        self.queue(frame_of(Kind::Message, id, &payload)?)?;
+        Ok(stream)
     }
 
     pub(super) fn send_message(&self, stream: u32, request: &Request) -> Result<(), LinkError> {
-        self.queue(encode_message(stream, request)?)
+        self.queue(frame_of(Kind::Message, stream, &serialise(request)?)?)
     }
 
     pub(super) fn send_data(&self, stream: u32, payload: &[u8]) -> Result<(), LinkError> {
-        let mut bytes = Vec::with_capacity(frame::HEADER_LEN + payload.len());
-        let kind = Kind::Data;
-        frame::encode(&mut bytes, Frame { kind, stream, payload })?;
-        self.queue(bytes)
+        self.queue(frame_of(Kind::Data, stream, payload)?)
     }
 
     fn queue(&self, bytes: Vec<u8>) -> Result<(), LinkError> {
@@ -260,11 +261,19 @@ fn parse(payload: &[u8]) -> Result<Reply, LinkError> {
         .map_err(|error| LinkError::Protocol { reason: format!("a message cannot be read: {error}") })
 }
 
-fn encode_message(stream: u32, request: &Request) -> Result<Vec<u8>, LinkError> {
+/// A request as JSON that fits into a frame.
+fn serialise(request: &Request) -> Result<Vec<u8>, LinkError> {
     let payload = serde_json::to_vec(request)
         .map_err(|error| LinkError::Protocol { reason: format!("a request cannot be written: {error}") })?;
+    let length = payload.len();
+    if length > frame::MAX_PAYLOAD {
+        return Err(FrameError::TooLong { length }.into());
+    }
+    Ok(payload)
+}
+
+fn frame_of(kind: Kind, stream: u32, payload: &[u8]) -> Result<Vec<u8>, LinkError> {
     let mut bytes = Vec::with_capacity(frame::HEADER_LEN + payload.len());
-    let kind = Kind::Message;
-    frame::encode(&mut bytes, Frame { kind, stream, payload: &payload })?;
+    frame::encode(&mut bytes, Frame { kind, stream, payload })?;
     Ok(bytes)
 }

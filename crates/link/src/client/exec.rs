@@ -102,8 +102,7 @@ pub(super) async fn begin(connection: &Arc<Connection>, spec: ExecSpec) -> Resul
         time_limit_ms: spec.time_limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         output_limit_bytes: spec.output_limit,
     };
-    let stream = connection.open()?;
-    stream.send(&Request::Exec(request))?;
+    let stream = connection.open(&Request::Exec(request))?;
     match stream.send_data(&script).await {
         // The runtime has refused the command before it took the script; the reason waits in the stream.
         Ok(()) | Err(LinkError::Ended) => Ok(Exec { stream }),

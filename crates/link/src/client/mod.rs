@@ -88,8 +88,7 @@ impl Client {
     }
 
     async fn ask(&self, request: Request) -> Result<Reply, LinkError> {
-        let mut stream = self.connection.open()?;
-        stream.send(&request)?;
+        let mut stream = self.connection.open(&request)?;
         let reply = stream.reply().await?;
         stream.finish();
         Ok(reply)

@@ -1,6 +1,6 @@
 //! A command, as process 1 sees it: its pipes, its supervisor's socket, and how far its output has been delivered.
 //!
-//! Ordering: `Exited` is sent when the main process has ended *and* what it had written by then has been delivered. A child
+//! Ordering: `Started` is sent before any output. `Exited` is sent when the main process has ended *and* what it had written by then has been delivered. A child
 //! that stays in the background may keep the pipes open; what it writes is waited for no longer than [`GRACE`], and
 //! thrown away afterwards, so that it does not die of a closed pipe.
 
@@ -42,6 +42,8 @@ pub(crate) struct Exec {
     stdin: InputPipe,
     outputs: [OutputPipe; 2],
     sent: u64,
+    /// The supervisor has said that the command runs.
+    started: bool,
     /// Nobody wants the output any more.
     discarding: bool,
     /// The reason to report when the supervisor ends without a word.
@@ -67,6 +69,7 @@ impl Exec {
             stdin: InputPipe::default(),
             outputs: [OutputPipe::new(Kind::Data), OutputPipe::new(Kind::DataError)],
             sent: 0,
+            started: false,
             discarding: false,
             killed: None,
             overdue: None,
@@ -114,7 +117,8 @@ impl Exec {
         if let Some(fd) = self.stdin.waiting() {
             into.add(Source::Stdin(id), fd, PollFlags::OUT);
         }
-        if self.discarding || self.allowance(owner).is_some() {
+        let may_speak = self.started || self.ended.is_some();
+        if self.discarding || (may_speak && self.allowance(owner).is_some()) {
             for (pipe, source) in self.outputs.iter().zip([Source::Stdout(id), Source::Stderr(id)]) {
                 if let Some(fd) = pipe.fd() {
                     into.add(source, fd, PollFlags::IN);
@@ -222,6 +226,7 @@ impl Exec {
         match orders::receive(control.as_fd()) {
             Received::Nothing => false,
             Received::Packet(Report::Started(pid)) => {
+                self.started = true;
                 if let (Some(connection), Some(owner)) = (owner, self.owner) {
                     connection.send(owner.stream, &Reply::Started { pid });
                 }

@@ -1,7 +1,5 @@
 //! Listing the regular files beneath a root.
 
-use std::os::fd::{AsFd, OwnedFd};
-
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 use stead_link::{FileEntry, Reply};
 
@@ -29,7 +27,6 @@ pub(crate) struct ListJob {
 
 struct Level {
     directory: Dir,
-    fd: OwnedFd,
     /// Its path relative to the root, with a slash at the end unless it is the root.
     path: Vec<u8>,
 }
@@ -37,9 +34,9 @@ struct Level {
 impl ListJob {
     pub(crate) fn new(root: &str, max_entries: u64) -> Result<Self, FileError> {
         let fd = beneath::root(root)?;
-        let directory = Dir::read_from(fd.as_fd()).map_err(|error| beneath::explain(error, "read", root))?;
+        let directory = Dir::new(fd).map_err(|error| beneath::explain(error, "read", root))?;
         Ok(Self {
-            levels: vec![Level { directory, fd, path: Vec::new() }],
+            levels: vec![Level { directory, path: Vec::new() }],
             files_left: max_entries,
             looks_left: max_entries.saturating_mul(LOOKS_PER_FILE).saturating_add(10_000),
             incomplete: false,
@@ -97,7 +94,8 @@ impl ListJob {
             return None;
         }
         self.looks_left -= 1;
-        let stat = rustix::fs::statat(level.fd.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT);
+        let here = level.directory.fd().ok()?;
+        let stat = rustix::fs::statat(here, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT);
         // An entry that has gone in the meantime was not there.
         let stat = stat.ok()?;
         let mut path = level.path.clone();
@@ -106,11 +104,10 @@ impl ListJob {
             FileType::Directory => {
                 path.push(b'/');
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-                let opened =
-                    (depth < MAX_DEPTH && path.len() < MAX_PATH).then(|| beneath::open(level.fd.as_fd(), name, flags));
+                let opened = (depth < MAX_DEPTH && path.len() < MAX_PATH).then(|| beneath::open(here, name, flags));
                 match opened {
-                    Some(Ok(fd)) => match Dir::read_from(fd.as_fd()) {
-                        Ok(directory) => self.levels.push(Level { directory, fd, path }),
+                    Some(Ok(fd)) => match Dir::new(fd) {
+                        Ok(directory) => self.levels.push(Level { directory, path }),
                         Err(_) => self.incomplete = true,
                     },
                     // Another file system: not part of the root.

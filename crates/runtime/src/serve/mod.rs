@@ -20,13 +20,15 @@ use crate::exec::Exec;
 use crate::files::{Job, Progress};
 use crate::forward::{Forward, MAX_FORWARDS, ProxyListener};
 use crate::readiness::{Interests, Source};
-use crate::signals::Signals;
+use crate::signals::{Signals, Termination};
 use crate::{hardening, processes};
 
 /// Connections that are served at one time; more wait in the listener's queue. A server needs one.
 const MAX_CONNECTIONS: usize = 8;
 /// One portion of any copy.
 const SCRATCH: usize = 32 * 1024;
+/// How long nothing is accepted after a failure to.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -54,7 +56,7 @@ fn failed<E: Into<std::io::Error>>(action: &'static str) -> impl FnOnce(E) -> Ru
     move |source| RuntimeError::System { action, source: source.into() }
 }
 
-/// Serves until a server or a `SIGTERM` ends it; then nothing of the environment runs any more.
+/// Serves until a server or a `SIGTERM` from outside ends it; then nothing of the environment runs any more.
 pub fn serve(config: &Config) -> Result<(), RuntimeError> {
     hardening::harden().map_err(failed("harden process 1"))?;
     let mut runtime = Runtime::new(config)?;
@@ -72,13 +74,15 @@ struct Runtime {
     listener: OwnedFd,
     token_digest: [u8; 32],
     child_signal: Signals,
-    terminate_signal: Signals,
+    termination: Termination,
     connections: BTreeMap<u32, Connection>,
     execs: BTreeMap<u32, Exec>,
     jobs: BTreeMap<(u32, u32), Job>,
     proxies: Vec<ProxyListener>,
     forwards: BTreeMap<u32, Forward>,
     next_id: u32,
+    /// Nothing is accepted before this: the last attempt failed, and the next would, too.
+    accept_again: Option<Instant>,
     scratch: Box<[u8]>,
     ending: bool,
 }
@@ -99,13 +103,14 @@ impl Runtime {
             listener,
             token_digest: config.token_digest,
             child_signal: Signals::listen(Signal::CHILD.as_raw()).map_err(failed("listen for children"))?,
-            terminate_signal: Signals::listen(Signal::TERM.as_raw()).map_err(failed("listen for the end"))?,
+            termination: Termination::listen().map_err(failed("listen for the end"))?,
             connections: BTreeMap::new(),
             execs: BTreeMap::new(),
             jobs: BTreeMap::new(),
             proxies: proxies.map_err(failed("listen for the proxy"))?,
             forwards: BTreeMap::new(),
             next_id: 1,
+            accept_again: None,
             scratch: vec![0; SCRATCH].into_boxed_slice(),
             ending: false,
         })
@@ -138,8 +143,8 @@ impl Runtime {
     fn interests(&self) -> Interests<'_> {
         let mut interests = Interests::default();
         interests.add(Source::ChildSignal, self.child_signal.fd(), PollFlags::IN);
-        interests.add(Source::TerminateSignal, self.terminate_signal.fd(), PollFlags::IN);
-        if self.connections.len() < MAX_CONNECTIONS {
+        interests.add(Source::Termination, self.termination.fd(), PollFlags::IN);
+        if self.accept_again.is_none() && self.connections.len() < MAX_CONNECTIONS {
             interests.add(Source::Listener, self.listener.as_fd(), PollFlags::IN);
         }
         for (id, connection) in &self.connections {
@@ -152,7 +157,7 @@ impl Runtime {
             let owner = exec.owner.and_then(|owner| self.connections.get(&owner.connection));
             exec.interests(*id, owner, &mut interests);
         }
-        if self.forwards.len() < MAX_FORWARDS {
+        if self.accept_again.is_none() && self.forwards.len() < MAX_FORWARDS {
             for (index, proxy) in self.proxies.iter().enumerate() {
                 interests.add(Source::ProxyListener(index), proxy.fd(), PollFlags::IN);
             }
@@ -172,7 +177,7 @@ impl Runtime {
             return Some(Instant::now());
         }
         let execs = self.execs.values().filter_map(Exec::deadline);
-        execs.chain(self.connections.values().filter_map(Connection::hello_deadline)).min()
+        execs.chain(self.connections.values().filter_map(Connection::hello_deadline)).chain(self.accept_again).min()
     }
 
     fn handle(&mut self, source: Source, events: PollFlags) {
@@ -182,7 +187,7 @@ impl Runtime {
                 self.child_signal.take();
                 processes::reap(|_, _| {});
             }
-            Source::TerminateSignal => self.ending |= self.terminate_signal.take(),
+            Source::Termination => self.ending |= self.termination.take(),
             Source::Connection(id) => {
                 if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                     self.receive(id);
@@ -210,12 +215,14 @@ impl Runtime {
                     }
                 });
             }
-            Source::ProxyListener(index) => {
-                if let Some(forward) = self.proxies.get(index).and_then(ProxyListener::accept) {
+            Source::ProxyListener(index) => match self.proxies.get(index).map(ProxyListener::accept) {
+                Some(Ok(Some(forward))) => {
                     let id = self.fresh_id();
                     self.forwards.insert(id, forward);
                 }
-            }
+                Some(Err(_)) => self.pause_accepting(),
+                Some(Ok(None)) | None => {}
+            },
             Source::ForwardInner(id) | Source::ForwardOuter(id) => {
                 let scratch = &mut self.scratch;
                 if self.forwards.get_mut(&id).is_some_and(|forward| !forward.pump(scratch)) {
@@ -227,14 +234,19 @@ impl Runtime {
 
     fn accept(&mut self) {
         let flags = rustix::net::SocketFlags::CLOEXEC;
-        // A peer that has given up again is nobody's concern.
         let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else {
+            self.pause_accepting();
             return;
         };
         if let Ok(connection) = Connection::new(UnixStream::from(socket)) {
             let id = self.fresh_id();
             self.connections.insert(id, connection);
         }
+    }
+
+    /// Without descriptors left, a peer that waits would keep the loop spinning.
+    fn pause_accepting(&mut self) {
+        self.accept_again = Instant::now().checked_add(ACCEPT_PAUSE);
     }
 
     /// Runs `act` on a command and the connection of its owner.
@@ -267,6 +279,7 @@ impl Runtime {
 
     fn look_at_deadlines(&mut self) {
         let now = Instant::now();
+        self.accept_again = self.accept_again.filter(|instant| now < *instant);
         for connection in self.connections.values_mut() {
             if connection.hello_deadline().is_some_and(|deadline| now >= deadline) {
                 connection.authenticate();

@@ -4,12 +4,15 @@ use sha2::{Digest, Sha256};
 use stead_link::{ErrorCode, ExecRequest, ExitReason, Frame, Kind, Reply, Request, frame, generation};
 
 use super::Runtime;
-use crate::connection::Target;
+use crate::connection::{Connection, Target};
 use crate::exec::{Exec, Owner};
 use crate::files::{FileError, Job, ListJob, ReadJob, WriteJob};
 
 /// Commands that are known at one time, those that only linger in the background included.
-const MAX_EXECS: usize = 256;
+/// With the other limits it keeps this process below the usual 1024 descriptors.
+const MAX_EXECS: usize = 96;
+/// Listings that are under way at one time; each holds a descriptor per level it is deep.
+const MAX_LISTINGS: usize = 4;
 
 impl Runtime {
     /// Reads from a connection and acts on every whole frame.
@@ -35,7 +38,7 @@ impl Runtime {
                     used = input.len();
                 }
             }
-            if self.connections.get(&id).is_none_or(|connection| connection.is_closing()) {
+            if self.connections.get(&id).is_none_or(Connection::is_closing) {
                 used = input.len();
                 break;
             }
@@ -46,8 +49,7 @@ impl Runtime {
     }
 
     fn act(&mut self, from: Owner, frame: Frame<'_>) {
-        let authenticated =
-            self.connections.get(&from.connection).is_some_and(|connection| connection.is_authenticated());
+        let authenticated = self.connections.get(&from.connection).is_some_and(Connection::is_authenticated);
         match (frame.kind, authenticated) {
             (Kind::Message, false) => self.hello(from, frame.payload),
             (_, false) => self.fatal(from.connection, ErrorCode::Unauthorized, "a hello must come first"),
@@ -106,6 +108,9 @@ impl Runtime {
                 }
             }
             Request::Cancel {} => self.cancel(from),
+            Request::List { .. } if self.listings() >= MAX_LISTINGS => {
+                self.answer_error(from, ErrorCode::Limit, "too many listings");
+            }
             Request::List { root, max_entries } => {
                 let job = ListJob::new(&root, max_entries).map(|job| (Job::List(job), None));
                 self.begin_job(from, job);
@@ -128,6 +133,10 @@ impl Runtime {
                 self.answer(from, &Reply::Bye {});
             }
         }
+    }
+
+    fn listings(&self) -> usize {
+        self.jobs.values().filter(|job| matches!(job, Job::List(_))).count()
     }
 
     fn exec(&mut self, from: Owner, request: ExecRequest) {

@@ -59,8 +59,7 @@ async fn bytes_are_exact() {
     assert_eq!(binary.collect(PLENTY).await.unwrap().stdout, expected);
     let split = client.exec(script(include_bytes!("../cases/C063-split.sh"))).await.unwrap();
     let text = String::from_utf8(split.collect(PLENTY).await.unwrap().stdout).unwrap();
-    assert_eq!(text, format!("\u{20ac}\u{1f600}\n{}\n", "\u{2500}".repeat(100_000)).replace('\u{1f600}', &text[3..7]));
-    assert_eq!(text.chars().count(), 3 + 100_001);
+    assert_eq!(text, format!("\u{20ac}\u{1f600}\n{}\n", "\u{2500}".repeat(100_000)));
 }
 
 #[tokio::test]
@@ -73,7 +72,10 @@ async fn the_environment_is_exact_and_nothing_else_is_inherited() {
     {
         spec.env.insert(name.to_owned(), value.to_owned());
     }
-    let expected: String = spec.env.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
+    let mut expected = String::new();
+    for (name, value) in &spec.env {
+        expected.extend([name, "=", value, "\0"]);
+    }
     let outcome = client.exec(spec).await.unwrap().collect(PLENTY).await.unwrap();
     let mut seen: Vec<&[u8]> = outcome.stdout.split_inclusive(|byte| *byte == 0).collect();
     seen.sort_unstable();

@@ -1,23 +1,29 @@
 //! The way to the egress proxy.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use crate::runtime::Runtime;
+
+fn forwarding(folder: TempDir, from: SocketAddr, to: &Path) -> Runtime {
+    let program = Path::new(env!("CARGO_BIN_EXE_stead-runtime"));
+    let more = ["--proxy".to_owned(), format!("{from}={}", to.display())];
+    Runtime::spawn(folder, &[], program, &more)
+}
 
 #[tokio::test]
 async fn loopback_connections_reach_the_socket() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut proxy = None;
-    let runtime = Runtime::start_with(|command, folder| {
-        let path = folder.path().join("egress.sock");
-        command.arg("--proxy").arg(format!("{free}={}", path.display()));
-        proxy = Some(UnixListener::bind(path).unwrap());
-    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("egress.sock");
+    let proxy = UnixListener::bind(&path).unwrap();
+    let runtime = forwarding(folder, free, &path);
     runtime.client().await.ping().await.unwrap();
-    let proxy = proxy.unwrap();
     // Answers with what it was sent, once the sender has ended.
     std::thread::spawn(move || {
         for connection in proxy.incoming() {
@@ -43,9 +49,9 @@ async fn loopback_connections_reach_the_socket() {
 #[tokio::test]
 async fn a_proxy_that_is_not_there_closes_the_connection() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let runtime = Runtime::start_with(|command, folder| {
-        command.arg("--proxy").arg(format!("{free}={}/nobody", folder.path().display()));
-    });
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = folder.path().join("nobody");
+    let runtime = forwarding(folder, free, &nobody);
     runtime.client().await.ping().await.unwrap();
     let mut program = TcpStream::connect(free).unwrap();
     program.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

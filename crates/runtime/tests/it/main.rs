@@ -1,9 +1,12 @@
 //! The runtime as a program, driven by the server's client.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic, and so may what it calls")]
+
 mod commands;
 mod files;
 mod forward;
 mod limits;
 mod protocol;
 mod runtime;
+mod sandbox;
 mod trees;

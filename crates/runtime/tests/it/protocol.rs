@@ -114,8 +114,8 @@ async fn hostile_frames_end_the_connection_alone() {
     let spec = serde_json::json!({"type": "exec", "program": {"argv": ["/bin/sleep", "987.821"]}, "env": {}, "cwd": "/", "stdin": "open"});
     greedy.frame(Kind::Message, 2, &serde_json::to_vec(&spec).unwrap());
     // What a pipe holds (64 KiB) is used up; the rest is the window, and one more.
-    for _ in 0..(WINDOW + 64 * 1024) / frame::MAX_CHUNK + 1 {
-        greedy.frame(Kind::Data, 2, &[0; frame::MAX_CHUNK]);
+    for _ in 0..=(WINDOW + 64 * 1024) / frame::MAX_CHUNK {
+        greedy.frame(Kind::Data, 2, &vec![0; frame::MAX_CHUNK]);
     }
     loop {
         match greedy.reply() {

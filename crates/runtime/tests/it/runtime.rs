@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) const PLENTY: u64 = 64 << 20;
 
 /// Closes what the test's own parents left open, as the launcher does, and becomes the runtime.
 const CLEAN_START: &str =
-    "for fd in /proc/self/fd/*; do fd=${fd##*/}; [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; exec \"$0\" \"$@\"";
+    "for fd in /proc/self/fd/*; do fd=${fd##*/}; [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; exec -c \"$0\" \"$@\"";
 
 pub(crate) struct Runtime {
     pub(crate) child: Child,
@@ -28,27 +28,40 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     pub(crate) fn start() -> Self {
-        Self::start_with(|_, _| {})
+        let program = Path::new(env!("CARGO_BIN_EXE_stead-runtime"));
+        Self::spawn(tempfile::tempdir().unwrap(), &[], program, &[])
     }
 
-    /// `adjust` sees the command and the test's folder.
-    pub(crate) fn start_with(adjust: impl FnOnce(&mut Command, &TempDir)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    /// Starts `program` with more arguments, through a program that changes its surroundings.
+    pub(crate) fn spawn(folder: TempDir, wrapper: &[&str], program: &Path, more: &[String]) -> Self {
         let socket = folder.path().join("runtime.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let mut command = Command::new("/bin/bash");
+        let mut words = wrapper.iter().chain(&["/bin/bash"]);
+        let mut command = Command::new(words.next().unwrap());
         command
-            .args(["-c", CLEAN_START, env!("CARGO_BIN_EXE_stead-runtime"), TOKEN_SHA256])
+            .args(words)
+            .args(["-c", CLEAN_START])
+            .arg(program)
+            .arg(TOKEN_SHA256)
+            .args(more)
             .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .stdout(Stdio::null());
-        adjust(&mut command, &folder);
         let child = command.spawn().unwrap();
         Self { child, folder, socket }
     }
 
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.socket, &Token::new(TOKEN)).await.unwrap()
+    }
+
+    /// The process that a wrapper has started, if there is one.
+    pub(crate) fn wrapped(&self) -> Option<rustix::process::Pid> {
+        let outer = self.child.id();
+        let command = std::fs::read_to_string(format!("/proc/{outer}/comm")).ok()?;
+        let children = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).ok()?;
+        (command == "unshare\n").then(|| rustix::process::Pid::from_raw(children.trim().parse().ok()?))?
     }
 
     pub(crate) fn root(&self) -> String {
@@ -65,7 +78,10 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // A supervisor whose runtime is gone kills its tree, so nothing stays behind.
+        // A supervisor whose runtime is gone kills its tree, so nothing stays behind. A wrapper does not take its child along.
+        if let Some(pid) = self.wrapped() {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

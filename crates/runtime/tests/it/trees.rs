@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use stead_link::{ExecEvent, ExitReason};
+use stead_link::{Client, ExecEvent, ExitReason, Token};
 
-use crate::runtime::{PLENTY, Runtime, limited, running, script};
+use crate::runtime::{PLENTY, Runtime, TOKEN, limited, running, script};
 
 /// C062, twenty times: the whole tree goes, what it wrote before stays.
 #[tokio::test]
@@ -72,20 +72,42 @@ async fn killing_the_supervisor_saves_nobody() {
     drop(neighbour);
 }
 
+/// A supervisor that was stopped from inside keeps no limit; process 1 does it instead.
+#[tokio::test]
+async fn stopping_the_supervisor_saves_nobody() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    let text = "(setsid sleep 987.735 &); kill -STOP $PPID; sleep 987.735";
+    let began = Instant::now();
+    let spec = limited(text, Duration::from_millis(300));
+    let outcome = client.exec(spec).await.unwrap().collect(PLENTY).await.unwrap();
+    assert_eq!(outcome.exit.reason, ExitReason::TimeLimit);
+    assert!(began.elapsed() < Duration::from_secs(18));
+    assert_eq!(running(&["sleep 987.735"]), Vec::<String>::new());
+}
+
 /// A lost connection ends nothing; a new one may end everything.
 #[tokio::test]
 async fn a_new_connection_ends_what_the_old_one_left() {
     let runtime = Runtime::start();
-    {
-        let client = runtime.client().await;
-        let mut exec = client.exec(script("(setsid sleep 987.741 &); echo up; sleep 987.741")).await.unwrap();
-        while exec.next().await.unwrap() != Some(ExecEvent::Stdout("up\n".into())) {}
-        // Not dropped in order: the server is gone.
-        std::mem::forget(exec);
-        std::mem::forget(client);
+    let socket = runtime.socket.clone();
+    // The old server is a tokio of its own, which ends with everything it holds and without a word.
+    let old = std::thread::spawn(move || {
+        let old = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        old.block_on(async {
+            let client = Client::connect(&socket, &Token::new(TOKEN)).await.unwrap();
+            let text = "(setsid sleep 987.741 &); echo up; sleep 987.741";
+            let mut exec = client.exec(script(text)).await.unwrap();
+            while exec.next().await.unwrap() != Some(ExecEvent::Stdout("up\n".into())) {}
+            std::mem::forget(exec);
+        });
+    });
+    old.join().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while running(&["sleep 987.741"]).len() != 2 {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A runtime of its own holds the forgotten connection; the commands go on all the same.
-    assert_eq!(running(&["sleep 987.741"]).len(), 2);
     let client = runtime.client().await;
     assert_eq!(client.kill_all().await.unwrap(), 0);
     assert_eq!(running(&["sleep 987.741"]), Vec::<String>::new());
