@@ -1,0 +1,4 @@
+//! Archives that a client imports.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| stead_bundles::fuzzing::fuzz_archive(data));

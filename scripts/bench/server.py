@@ -1,0 +1,145 @@
+"""A throw-away server and a client of it."""
+
+import dataclasses
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+
+READY = "Stead is ready at "
+PATIENCE = 60
+
+
+@dataclasses.dataclass
+class Binaries:
+    """What is measured. Paths are made absolute."""
+
+    server: str
+    runtime: str
+    launch_time: str
+    uv: str
+    bwrap: "str | None"
+
+    def __post_init__(self):
+        for name in ("server", "runtime", "launch_time", "uv"):
+            path = getattr(self, name)
+            setattr(self, name, os.path.abspath(path) if path else "")
+
+
+class Server:
+    """`stead serve` on a data directory of its own, until the `with` block ends."""
+
+    def __init__(self, binaries, data):
+        self.data = pathlib.Path(data)
+        self.data.mkdir(mode=0o700, exist_ok=True)
+        self.command = [binaries.server, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
+        self.environment = dict(os.environ, STEAD__UHP__ENVIRONMENTS_PREVIEW="true", STEAD__RUNTIME__PATH=binaries.runtime)
+        if binaries.uv and os.path.exists(binaries.uv):
+            tool = self.data / "toolchains/uv/bin/uv"
+            if not tool.exists():
+                tool.parent.mkdir(parents=True)
+                shutil.copy2(binaries.uv, tool)
+        self.process = None
+        self.url = None
+        self.log = []
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        """Starts it and returns the seconds until it said that it is ready."""
+        began = time.monotonic()
+        self.log = []
+        self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+        ready = threading.Event()
+        threading.Thread(target=self._read, args=(self.process.stderr, ready), daemon=True).start()
+        ready.wait(PATIENCE)
+        took = time.monotonic() - began
+        if not self.url:
+            self.stop()
+            raise RuntimeError("the server did not become ready: " + " | ".join(self.log[-3:]))
+        return took
+
+    def _read(self, pipe, ready):
+        # Until the end of the pipe, or the server would come to wait for its own log.
+        for line in pipe:
+            self.log.append(line.rstrip())
+            if READY in line:
+                self.url = line.split(READY, 1)[1].split()[0].strip()
+                ready.set()
+        ready.set()
+
+    def stop(self):
+        """Ends it in good order, so that it takes its sandboxes down."""
+        self.url = None
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def memory(self):
+        """Resident bytes of the server's process."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+    def client(self):
+        return Client(self.url, (self.data / "admin.key").read_text().strip())
+
+
+class Client:
+    """One kept-alive connection, so that what is timed is the server's work."""
+
+    def __init__(self, url, key):
+        parts = urllib.parse.urlsplit(url)
+        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=1800)
+        self.headers = {"Authorization": "Bearer " + key}
+
+    def call(self, method, path, body=None, content_type="application/json"):
+        """The answer's JSON. Anything but success raises, with the server's own words."""
+        if body is not None and content_type == "application/json":
+            body = json.dumps(body).encode()
+        headers = dict(self.headers, **({"Content-Type": content_type} if body is not None else {}))
+        self.connection.request(method, path, body, headers)
+        answer = self.connection.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text[:500].decode(errors='replace')}")
+        return json.loads(text) if text else None
+
+    def project(self, name):
+        """The id of a new project."""
+        return self.call("POST", "/v1/environments", {"name": name, "description": "", "entry": ""})["id"]
+
+    def put(self, project, path, data):
+        quoted = urllib.parse.quote(path)
+        return self.call("PUT", f"/v1/environments/{project}/files/{quoted}", data, "application/octet-stream")
+
+    def build(self, project):
+        """Builds and waits for the end; raises with the end of the build's log when it fails."""
+        version = self.call("POST", f"/v1/environments/{project}/build")["version"]
+        while True:
+            record = self.call("GET", f"/v1/environments/{project}/builds/{version}")
+            if record["status"] == "ready":
+                return record
+            if record["status"] != "building":
+                raise RuntimeError(f"the build failed: {record.get('error')}: {record.get('log', '')[-1000:]}")
+            time.sleep(0.02)
+
+    def shell_agent(self):
+        """The id of an agent that runs commands."""
+        return self.call("POST", "/v1/harnesses", {"name": "Bench", "base": "shell"})["id"]
