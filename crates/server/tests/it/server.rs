@@ -95,8 +95,10 @@ impl TestServer {
         panic!("the server did not end\n{}", self.log());
     }
 
-    /// Starts the server again on the same data; its port changes.
+    /// Starts the server again on the same data and the same port, so that clients find it again.
     pub(crate) fn start_again(&mut self) {
+        let address = self.url.trim_start_matches("http://").to_owned();
+        self.settings.push(("server.listen".to_owned(), address));
         let (process, url) = spawn(self.data.path(), &self.settings, &self.log);
         self.process = process;
         self.url = url;

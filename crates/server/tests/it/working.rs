@@ -173,7 +173,12 @@ fn an_interrupt_cancels_and_a_crash_is_told() {
     assert_eq!(ended.status.code(), Some(130), "{errors}");
     assert!(errors.contains("the task was cancelled"), "{errors}");
 
+    let process = started(&server);
     server.kill();
     server.start_again();
+    let ended = process.wait_with_output().unwrap();
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("the task was interrupted"), "{errors}");
     assert_eq!(server.ran(&["run", "-", "--", "echo", "back"]).stdout, "back\n");
 }
