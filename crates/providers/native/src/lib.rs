@@ -1,1 +1,42 @@
-//! stead-provider-native
+//! Environments and builds as sandboxes of this machine.
+//!
+//! [`NativeProvider`] implements the domain's `Provider` (sessions, whose files stay when they are stopped) and
+//! `BuildSandboxes` (build steps, which leave nothing but what they wrote). Both are the same thing underneath: a plan for
+//! `stead-sandbox`, whose process 1 is the runtime, dialled over `stead-link`, with an egress socket where the network is enabled.
+//!
+//! On disk, beneath the data directory, readable by the service alone:
+//!
+//! ```text
+//! environments/<hex>/record.json   what exists and which slot it has; durable before anything is started
+//! environments/<hex>/{work,home}   the files of a session, owned by the slot's user
+//! environments/slots/<n>           who has slot n: a range of user ids and the names e<n> and b<n>
+//! ```
+//!
+//! and beneath the run directory, for as long as something runs: `<name>/{launch.json,runtime.sock,egress.sock}`.
+//!
+//! Ordering: a slot is leased before the first file is made and released after the last one is gone, so a user id never
+//! owns two tenants' files. Whatever ends a sandbox, one task notices, clears up after it and only then reports the end
+//! (module `sandbox`); a name is used again after that report alone.
+
+mod accounting;
+mod builds;
+mod config;
+mod exec;
+mod fault;
+mod host;
+mod ownership;
+mod plan;
+mod program;
+mod provider;
+mod record;
+mod removal;
+mod run_directory;
+mod runtime;
+mod sandbox;
+mod sessions;
+mod slots;
+mod sweep;
+mod watcher;
+
+pub use config::{DEFAULT_UID_BASE, NativeConfig, RuntimeProgram, UIDS_PER_SLOT};
+pub use provider::NativeProvider;

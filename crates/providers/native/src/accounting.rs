@@ -1,0 +1,122 @@
+//! Soft bounds on disk: where the file system has no quota, what a sandbox holds is measured from time to time, and its
+//! processes are ended when that is too much. The files stay, so that they can be looked at and removed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stead_domain::ports::{ProviderError, SandboxLimits};
+use stead_sandbox::disk::{self, Usage};
+
+use crate::host::blocking;
+use crate::sandbox::Sandbox;
+
+/// The least time between two looks.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The most time between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A look that takes long is followed by a pause this many times as long.
+const PAUSE_PER_LOOK: u32 = 20;
+
+/// What a sandbox may hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Quota {
+    directories: Vec<PathBuf>,
+    bytes: u64,
+    files: u64,
+}
+
+impl Quota {
+    /// Bounds everything in the directories.
+    pub(crate) fn total(directories: Vec<PathBuf>, limits: &SandboxLimits) -> Self {
+        Self { directories, bytes: limits.disk_bytes, files: limits.disk_files }
+    }
+
+    /// Bounds what is added to what the directories hold now. Blocking.
+    pub(crate) fn growth(directories: Vec<PathBuf>, limits: &SandboxLimits) -> Self {
+        let mut quota = Self::total(directories, limits);
+        let before = quota.measure();
+        quota.bytes = quota.bytes.saturating_add(before.bytes);
+        quota.files = quota.files.saturating_add(before.inodes);
+        quota
+    }
+
+    /// What is there. Blocking. A directory that cannot be measured counts as too deep to measure.
+    fn measure(&self) -> Usage {
+        let mut sum = Usage::default();
+        for directory in &self.directories {
+            match disk::usage(directory) {
+                Ok(usage) => {
+                    sum.bytes += usage.bytes;
+                    sum.inodes += usage.inodes;
+                    sum.unvisited += usage.unvisited;
+                }
+                Err(error) => {
+                    tracing::warn!(directory = %directory.display(), %error, "could not measure a directory");
+                    sum.unvisited += 1;
+                }
+            }
+        }
+        sum
+    }
+
+    fn verdict(&self, usage: &Usage) -> Option<ProviderError> {
+        let message = if usage.bytes > self.bytes {
+            "more was written to disk than the limit allows"
+        } else if usage.inodes > self.files {
+            "more files were made than the limit allows"
+        } else if usage.unvisited > 0 {
+            "directories were nested deeper than the limit allows"
+        } else {
+            return None;
+        };
+        Some(ProviderError::permanent("limit_disk", message))
+    }
+
+    /// Whether too much is there now. Blocking.
+    pub(crate) fn exceeded(&self) -> Option<ProviderError> {
+        self.verdict(&self.measure())
+    }
+}
+
+/// Looks until the sandbox has ended. A sandbox that used no processor time since the last look has written nothing.
+pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
+    let quota = Arc::new(quota);
+    let mut pause = PAUSE;
+    let mut processor_time = None;
+    let mut worst = Usage::default();
+    loop {
+        tokio::select! {
+            () = sandbox.ended() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let (watched, bounds) = (Arc::clone(&sandbox), Arc::clone(&quota));
+        let look = blocking(move || {
+            let used = watched.stats().cpu_micros;
+            if used.is_some() && used == processor_time {
+                return Ok(None);
+            }
+            let began = Instant::now();
+            let usage = bounds.measure();
+            Ok(Some((used, usage, began.elapsed())))
+        });
+        let Ok(Some((used, usage, took))) = look.await else { continue };
+        processor_time = used;
+        pause = (took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE);
+        let Some(limit) = quota.verdict(&usage) else {
+            worst = Usage::default();
+            continue;
+        };
+        // One that shrinks is being cleaned up by somebody.
+        let grows = usage.bytes > worst.bytes || usage.inodes > worst.inodes || usage.unvisited > worst.unvisited;
+        if grows {
+            tracing::warn!(name = sandbox.name, ?usage, "a sandbox holds more than it may; ending its processes");
+            sandbox.exceed(limit);
+            if let Ok(client) = sandbox.client().await {
+                // A link that is lost here is lost for every command as well.
+                let _ = client.kill_all().await;
+            }
+        }
+        worst = usage;
+    }
+}

@@ -1,0 +1,88 @@
+//! What the provider must be told.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use stead_domain::ports::SandboxLimits;
+
+/// Consecutive host user ids of one slot.
+pub const UIDS_PER_SLOT: u32 = 65_536;
+
+/// The first host user id of slot 0: above what distributions, directories and container engines hand out.
+pub const DEFAULT_UID_BASE: u32 = 0x7000_0000;
+
+const DEFAULT_SLOTS: u32 = 4096;
+
+/// The program that becomes process 1 of every sandbox.
+#[derive(Debug, Clone)]
+pub enum RuntimeProgram {
+    /// A file, read once when the provider opens.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// The SHA-256 it must have; without one, whatever is there is taken.
+        sha256: Option<[u8; 32]>,
+    },
+    /// The program itself, as built into the server.
+    Bytes(&'static [u8]),
+}
+
+/// The configuration of a [`NativeProvider`](crate::NativeProvider).
+#[derive(Debug, Clone)]
+pub struct NativeConfig {
+    /// The service's data directory, absolute; files lie beneath `environments`.
+    pub data: PathBuf,
+    /// Where sockets lie while something runs, absolute; of this provider alone. Any length.
+    pub run: PathBuf,
+    /// The binary that is started again as the sandbox launcher; it must call `stead_sandbox::launcher_main`.
+    pub launcher: PathBuf,
+    /// Process 1 of every sandbox.
+    pub runtime: RuntimeProgram,
+    /// The first host user id of slot 0; never 0.
+    pub uid_base: u32,
+    /// How many sandboxes there can be, stopped ones included.
+    pub slots: u32,
+    /// Limits of each session. Builds bring their own.
+    pub limits: SandboxLimits,
+    /// The directory of our control groups; must differ between services on one machine.
+    pub cgroup_prefix: String,
+    /// Directories that appear read-only at `/opt/stead/<their name>`.
+    pub toolchains: Vec<PathBuf>,
+    /// Hosts (`name`, `address` or either with `:port`) that builds may reach although the deny list covers their addresses.
+    pub registry_hosts: BTreeSet<String>,
+    /// Endpoints that every enabled network may reach whatever the deny list says.
+    pub extra_allowed: Vec<SocketAddr>,
+    /// A bundle of certificate authorities shown in place of the host's own.
+    pub ca_bundle: Option<PathBuf>,
+    /// The provider's name in rows and configuration.
+    pub name: String,
+}
+
+impl NativeConfig {
+    /// The defaults: 4096 slots, the running binary as launcher, 2 GiB, 512 processes, two cores and 10 GiB of disk each.
+    pub fn new(data: impl Into<PathBuf>, run: impl Into<PathBuf>, runtime: RuntimeProgram) -> Self {
+        Self {
+            data: data.into(),
+            run: run.into(),
+            launcher: PathBuf::from("/proc/self/exe"),
+            runtime,
+            uid_base: DEFAULT_UID_BASE,
+            slots: DEFAULT_SLOTS,
+            limits: SandboxLimits {
+                memory_bytes: 2 << 30,
+                processes: 512,
+                cpu_millis: 2000,
+                open_files: 4096,
+                disk_bytes: 10 << 30,
+                disk_files: 1_000_000,
+            },
+            cgroup_prefix: "stead".to_owned(),
+            toolchains: Vec::new(),
+            registry_hosts: BTreeSet::new(),
+            extra_allowed: Vec::new(),
+            ca_bundle: None,
+            name: "native".to_owned(),
+        }
+    }
+}

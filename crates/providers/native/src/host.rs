@@ -1,0 +1,167 @@
+//! What all sandboxes of one provider share.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::ProviderError;
+use stead_egress::{Egress, Host as EgressHost, Policy, PortRule};
+use stead_outbound::Dialer;
+use stead_sandbox::cgroup::CgroupManager;
+
+use crate::config::{NativeConfig, UIDS_PER_SLOT};
+use crate::fault::{cgroup_failed, failed, lost, requires_root};
+use crate::program;
+use crate::run_directory::RunDirectory;
+use crate::slots::Slots;
+
+/// The user and group that everything in a sandbox runs as, inside.
+pub(crate) const RUN_ID: u32 = 1000;
+
+/// The service's side of this machine.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) config: NativeConfig,
+    pub(crate) cgroups: CgroupManager,
+    pub(crate) run: RunDirectory,
+    pub(crate) slots: Slots,
+    /// The runtime, sealed.
+    pub(crate) program: OwnedFd,
+    pub(crate) egress: Egress,
+    registries: Registries,
+}
+
+/// The operator's registry hosts, and the ports named with them.
+#[derive(Debug, Default)]
+struct Registries {
+    hosts: BTreeSet<EgressHost>,
+    ports: BTreeSet<u16>,
+}
+
+impl Host {
+    pub(crate) fn open(config: NativeConfig, dialer: Arc<Dialer>) -> Result<Self, ProviderError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(requires_root());
+        }
+        check(&config)?;
+        let run = RunDirectory::open(&config.run).map_err(failed("open the run directory", &config.run))?;
+        let leases = config.data.join("environments/slots");
+        let slots = Slots::open(leases.clone(), config.slots).map_err(failed("open the slots", &leases))?;
+        let registries = Registries::parse(&config.registry_hosts)?;
+        let cgroups = CgroupManager::detect(&config.cgroup_prefix).map_err(cgroup_failed)?;
+        for note in cgroups.notes() {
+            tracing::warn!(note, "control groups");
+        }
+        let program = program::seal(&config.runtime)?;
+        Ok(Self { run, slots, registries, cgroups, program, egress: Egress::new(dialer), config })
+    }
+
+    /// The host user that is 0 in a slot's sandbox.
+    pub(crate) fn root_uid(&self, slot: u32) -> u32 {
+        self.config.uid_base + slot * UIDS_PER_SLOT
+    }
+
+    /// The host user that owns a slot's files.
+    pub(crate) fn owner(&self, slot: u32) -> u32 {
+        self.root_uid(slot) + RUN_ID
+    }
+
+    /// What a session may reach; `None` is nothing.
+    pub(crate) fn session_egress(&self, network: NetworkPolicy, label: String) -> Option<Policy> {
+        (network == NetworkPolicy::Enabled).then(|| {
+            let mut policy = Policy::open(label);
+            allow(&mut policy, &self.config.extra_allowed);
+            policy
+        })
+    }
+
+    /// What a build may reach; `None` is nothing.
+    pub(crate) fn build_egress(&self, network: NetworkPolicy, label: String) -> Option<Policy> {
+        let mut policy = self.session_egress(network, label)?;
+        policy.registry_hosts.clone_from(&self.registries.hosts);
+        open_ports(&mut policy, self.registries.ports.iter().copied());
+        Some(policy)
+    }
+
+    /// Removes what a sandbox that does not run has outside its files. Blocking.
+    pub(crate) fn clear(&self, name: &str) -> Result<(), ProviderError> {
+        self.cgroups.kill(name).and_then(|()| self.cgroups.remove(name)).map_err(cgroup_failed)?;
+        self.run.remove(name).map_err(failed("clear the run directory", &self.run.of(name)))
+    }
+}
+
+/// Runs blocking work off the asynchronous threads.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ProviderError> + Send + 'static,
+) -> Result<T, ProviderError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(lost(error)))
+}
+
+impl Registries {
+    fn parse(texts: &BTreeSet<String>) -> Result<Self, ProviderError> {
+        let mut registries = Self::default();
+        for text in texts {
+            let whole = text.parse::<EgressHost>();
+            let (host, port) = match (whole, text.rsplit_once(':')) {
+                (Ok(host), _) => (Ok(host), None),
+                (Err(_), Some((host, port))) => (host.parse(), Some(port)),
+                (Err(error), None) => (Err(error), None),
+            };
+            let port = port.map(str::parse::<u16>).transpose();
+            let (Ok(host), Ok(port)) = (host, port) else {
+                let message = format!("registry host `{}` is neither a host nor host:port", text.escape_default());
+                return Err(ProviderError::permanent("native_configuration", message));
+            };
+            registries.hosts.insert(host);
+            registries.ports.extend(port);
+        }
+        Ok(registries)
+    }
+}
+
+fn allow(policy: &mut Policy, endpoints: &[SocketAddr]) {
+    policy.extra_allowed.extend(endpoints);
+    open_ports(policy, endpoints.iter().map(SocketAddr::port));
+}
+
+fn open_ports(policy: &mut Policy, ports: impl Iterator<Item = u16>) {
+    if let PortRule::Only(open) = &mut policy.ports {
+        open.extend(ports);
+    }
+}
+
+fn check(config: &NativeConfig) -> Result<(), ProviderError> {
+    let wrong = |message: &str| Err(ProviderError::permanent("native_configuration", message));
+    let last = config.slots.checked_mul(UIDS_PER_SLOT).and_then(|ids| config.uid_base.checked_add(ids));
+    if config.uid_base == 0 || config.slots == 0 || last.is_none() {
+        return wrong("the user ids of the slots must begin above 0 and end below the highest id");
+    }
+    if !config.data.is_absolute() || !config.run.is_absolute() {
+        return wrong("the data and run directories must be absolute paths");
+    }
+    if config.data == Path::new("/") || config.run == Path::new("/") {
+        return wrong("the data and run directories must not be the root of the file system");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registries_are_hosts_with_or_without_a_port() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let found =
+            Registries::parse(&texts(&["Mirror.internal", "10.0.0.7:3141", "[fd00::1]:8081", "fd00::2"])).unwrap();
+        let hosts = ["mirror.internal", "10.0.0.7", "fd00::1", "fd00::2"].map(|host| host.parse().unwrap());
+        assert_eq!(found.hosts, BTreeSet::from(hosts));
+        assert_eq!(found.ports, BTreeSet::from([3141, 8081]));
+        for wrong in ["", "a b", "host:port", "host:99999", "http://host/"] {
+            assert_eq!(Registries::parse(&texts(&[wrong])).unwrap_err().code, "native_configuration", "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Handing directories to a sandbox's user and taking them back.
+//!
+//! Nothing may be running in a tree meanwhile. Every directory is opened by its path beneath the tree's root, in a way that
+//! follows no link and leaves no file system, so a walk holds two descriptors whatever the depth; a tree deeper than a path
+//! can say is refused.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Makes the host user `id` (and the group of that number) the owner of a directory and what is in it. Files with several names are
+/// left alone: another of the names may be part of something sealed.
+pub(crate) fn hand_over(directory: &Path, id: u32) -> io::Result<()> {
+    let root = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())?;
+    let (uid, gid) = (Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
+    rustix::fs::fchown(&root, uid, gid)?;
+    walk(&root, |parent, name, stat| {
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if !is_directory && stat.st_nlink > 1 {
+            return Ok(());
+        }
+        rustix::fs::chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+    })
+}
+
+/// Makes the service the owner of a directory and what is in it again, without set-id bits.
+pub(crate) fn take_back(directory: &Path) -> io::Result<()> {
+    let root = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())?;
+    let mode = rustix::fs::fstat(&root)?.st_mode;
+    if mode & SET_ID != 0 {
+        rustix::fs::fchmod(&root, Mode::from_raw_mode(mode & 0o7777 & !SET_ID))?;
+    }
+    rustix::fs::fchown(&root, Some(Uid::ROOT), Some(Gid::ROOT))?;
+    walk(&root, |parent, name, stat| {
+        // The bits first: a file that is the service's own must not have them for an instant.
+        if stat.st_mode & SET_ID != 0 && FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !SET_ID);
+            rustix::fs::chmodat(parent, name, mode, AtFlags::empty())?;
+        }
+        rustix::fs::chownat(parent, name, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)
+    })
+}
+
+fn walk(
+    root: &OwnedFd,
+    mut visit: impl FnMut(BorrowedFd<'_>, &CStr, &Stat) -> rustix::io::Result<()>,
+) -> io::Result<()> {
+    let device = rustix::fs::fstat(root)?.st_dev;
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let mut waiting: Vec<Vec<u8>> = vec![b".".to_vec()];
+    while let Some(path) = waiting.pop() {
+        let directory = rustix::fs::openat2(root, path.as_slice(), DIRECTORY, Mode::empty(), resolve)?;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if stat.st_dev != device {
+                continue;
+            }
+            visit(directory.as_fd(), name, &stat)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                let mut child = path.clone();
+                child.push(b'/');
+                child.extend_from_slice(name.to_bytes());
+                waiting.push(child);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_tree_changes_hands_and_nothing_beside_it_does() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("STEAD_NO_SKIP").is_none(), "root is needed");
+            println!("skipped: needs root");
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let (tree, outside) = (scratch.path().join("tree"), scratch.path().join("outside"));
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::write(&outside, "").unwrap();
+        fs::write(tree.join("a/b/file"), "").unwrap();
+        fs::hard_link(&outside, tree.join("shared")).unwrap();
+        symlink(&outside, tree.join("a/link")).unwrap();
+        let owner = |path: &Path| {
+            fs::symlink_metadata(path).map(|found| (found.uid(), found.gid(), found.mode() & 0o7777)).unwrap()
+        };
+
+        hand_over(&tree, 1_999_000_000).unwrap();
+        for name in ["", "a", "a/b", "a/b/file", "a/link"] {
+            assert_eq!(owner(&tree.join(name)).0, 1_999_000_000, "{name}");
+        }
+        assert_eq!(owner(&outside).0, 0, "another name of a shared file is not given away");
+
+        fs::set_permissions(tree.join("a/b/file"), fs::Permissions::from_mode(0o6755)).unwrap();
+        fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0o3777)).unwrap();
+        take_back(&tree).unwrap();
+        assert_eq!(owner(&tree.join("a/b/file")), (0, 0, 0o755));
+        assert_eq!(owner(&tree.join("a")), (0, 0, 0o1777));
+        assert_eq!(owner(&tree.join("a/link")).0, 0);
+        assert!(hand_over(&tree.join("a/link"), 5).is_err(), "a link is no directory");
+    }
+}

@@ -1,0 +1,112 @@
+//! From what a sandbox shall be to the launcher's plan.
+
+use std::path::{Path, PathBuf};
+
+use stead_domain::environment::{HOME, USER};
+use stead_domain::ports::{Mount as VersionMount, MountSource, ProviderError, SandboxLimits};
+use stead_sandbox::cgroup::Cgroup;
+use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
+
+use crate::config::UIDS_PER_SLOT;
+use crate::fault::failed;
+use crate::host::{Host, RUN_ID};
+
+const HOSTNAME: &str = "stead";
+/// Where the egress proxy's socket appears inside.
+pub(crate) const EGRESS_INSIDE: &str = "/run/egress.sock";
+/// Where the forwarder inside listens; the domain's `PROXY` says it to programs.
+const PROXY_LISTEN: &str = "127.0.0.1:3128";
+const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Files of a temporary file system.
+const TEMPORARY_INODES: u64 = 200_000;
+
+/// What differs from one sandbox to the next.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    /// Names the control group and the run directory.
+    pub(crate) name: String,
+    /// The range of user ids.
+    pub(crate) slot: u32,
+    /// What is mounted besides the system, in order.
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) limits: SandboxLimits,
+    /// Where the runtime starts, inside.
+    pub(crate) directory: &'static str,
+    /// Whether programs may make terminals.
+    pub(crate) pseudo_terminals: bool,
+}
+
+/// Limits as the launcher and the control groups take them.
+pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
+    Limits {
+        memory_bytes: limits.memory_bytes,
+        processes: limits.processes,
+        cpu_millis: limits.cpu_millis,
+        open_files: limits.open_files,
+        // The one part of the bound on disk that the kernel keeps without a quota.
+        file_size: Some(limits.disk_bytes),
+    }
+}
+
+/// The plan of a sandbox. Reads the host's layout, so it is for a blocking thread.
+pub(crate) fn plan(
+    host: &Host,
+    shape: &Shape,
+    cgroup: Cgroup,
+    token_digest: &str,
+    egress: bool,
+) -> Result<SandboxPlan, ProviderError> {
+    let base = SystemBase {
+        run_uid: RUN_ID,
+        run_gid: RUN_ID,
+        user_name: USER,
+        home: Path::new(HOME),
+        hostname: HOSTNAME,
+        toolchains: &host.config.toolchains,
+    };
+    let mut mounts = system_mounts(&base).map_err(failed("find the system directories", Path::new("/usr")))?;
+    if let Some(bundle) = &host.config.ca_bundle {
+        let source = bundle.canonicalize().map_err(failed("find the bundle of certificates", bundle))?;
+        mounts.push(Mount::BindReadOnly { source, target: PathBuf::from(CA_FILE) });
+    }
+    mounts.extend(shape.mounts.iter().cloned());
+    let mut arguments = vec!["stead-runtime".to_owned(), token_digest.to_owned()];
+    if egress {
+        let source = host.run.of(&shape.name).join(crate::run_directory::EGRESS_SOCKET);
+        mounts.push(Mount::BindReadOnly { source, target: PathBuf::from(EGRESS_INSIDE) });
+        arguments.extend(["--proxy".to_owned(), format!("{PROXY_LISTEN}={EGRESS_INSIDE}")]);
+    }
+    let temporary =
+        |share: u64| TmpfsSize { size_bytes: (shape.limits.memory_bytes / share).max(1), inodes: TEMPORARY_INODES };
+    Ok(SandboxPlan {
+        hostname: HOSTNAME.to_owned(),
+        root_uid_base: host.root_uid(shape.slot),
+        uid_count: UIDS_PER_SLOT,
+        run_uid: RUN_ID,
+        run_gid: RUN_ID,
+        mounts,
+        temporary: temporary(2),
+        shared_memory: temporary(4),
+        pseudo_terminals: shape.pseudo_terminals,
+        limits: limits(&shape.limits),
+        cgroup: Some(cgroup),
+        network: Network::Loopback,
+        program: Program::Descriptor,
+        arguments,
+        environment: Vec::new(),
+        working_directory: PathBuf::from(shape.directory),
+        // The runtime wants its socket as standard input, so it is bound here and handed over.
+        listen: None,
+    })
+}
+
+/// The mounts of versions, in their order.
+pub(crate) fn version_mounts(mounts: &[VersionMount]) -> impl Iterator<Item = Mount> + '_ {
+    mounts.iter().map(|mount| {
+        let target = PathBuf::from(&mount.target);
+        match &mount.source {
+            MountSource::Directory(source) => Mount::BindReadOnly { source: source.clone(), target },
+            MountSource::Overlay(lowers) => Mount::OverlayReadOnly { lowers: lowers.clone(), target },
+        }
+    })
+}

@@ -1,0 +1,165 @@
+//! The ports, on top of [`Sessions`] and [`Builds`].
+//!
+//! Every call runs in a task of its own: a caller that stops waiting does not leave half an operation behind.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::{
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Observed, Outcome, PortFuture, Provider, ProviderCapabilities,
+    ProviderError, Runtime, StartSpec,
+};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+use stead_outbound::Dialer;
+use stead_sandbox::cgroup::Controller;
+
+use crate::builds::Builds;
+use crate::config::NativeConfig;
+use crate::fault::lost;
+use crate::host::{Host, blocking};
+use crate::runtime::NativeRuntime;
+use crate::sessions::Sessions;
+use crate::sweep;
+
+/// Runs environments and builds as sandboxes of this machine. Needs root; all its calls need a Tokio runtime.
+#[derive(Debug, Clone)]
+pub struct NativeProvider {
+    sessions: Arc<Sessions>,
+    builds: Arc<Builds>,
+}
+
+impl NativeProvider {
+    /// Opens the directories, finds the control groups, and reads and checks the runtime program. Ends nothing: that is
+    /// `sweep` and `sweep_builds`. Blocking. `dialer` is the way out of sandboxes whose network is enabled.
+    ///
+    /// # Errors
+    /// Permanent: `native_requires_root`, `native_configuration`, `runtime_missing`, `runtime_changed`, `slot_conflict`.
+    pub fn open(config: NativeConfig, dialer: Arc<Dialer>) -> Result<Self, ProviderError> {
+        let host = Arc::new(Host::open(config, dialer)?);
+        let sessions = Arc::new(Sessions::open(Arc::clone(&host))?);
+        Ok(Self { sessions, builds: Arc::new(Builds::new(host)) })
+    }
+
+    /// Ends every session's sandbox that this process runs; the files stay. For an orderly end of the server; builds are
+    /// closed by whoever opened them.
+    ///
+    /// # Errors
+    /// The first sandbox that could not be ended; the others are ended all the same.
+    pub async fn shutdown(&self) -> Result<(), ProviderError> {
+        let mut ends = tokio::task::JoinSet::new();
+        for sandbox in self.sessions.all_live() {
+            ends.spawn(async move { sandbox.end().await });
+        }
+        let mut outcome = Ok(());
+        while let Some(end) = ends.join_next().await {
+            outcome = outcome.and(end.unwrap_or_else(|error| Err(lost(error))));
+        }
+        outcome
+    }
+
+    /// The limit that ended something in a running environment: `limit_disk`, which is measured from time to time.
+    pub fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError> {
+        self.sessions.live(environment)?.exceeded()
+    }
+
+    /// Carries an operation out whether or not the caller waits for it.
+    fn operate<T: Send + 'static>(
+        operation: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
+    ) -> PortFuture<'static, Outcome<T>> {
+        Box::pin(async move {
+            match tokio::spawn(operation).await {
+                Ok(outcome) => Outcome::Known(outcome),
+                Err(error) => Outcome::Unknown(lost(error)),
+            }
+        })
+    }
+}
+
+impl Provider for NativeProvider {
+    fn name(&self) -> &str {
+        &self.sessions.host.config.name
+    }
+
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities {
+            stop_keeps_files: true,
+            mounts_versions: true,
+            networks: vec![NetworkPolicy::Disabled, NetworkPolicy::Enabled],
+            isolation: isolation(&self.sessions.host.cgroups.missing()),
+        }
+    }
+
+    fn create<'a>(
+        &'a self,
+        operation: OperationId,
+        environment: EnvironmentId,
+        workspace: WorkspaceId,
+        spec: &'a StartSpec,
+    ) -> PortFuture<'a, Outcome<String>> {
+        Self::operate(Arc::clone(&self.sessions).create(operation, environment, workspace, spec.clone()))
+    }
+
+    fn start<'a>(
+        &'a self,
+        operation: OperationId,
+        environment: EnvironmentId,
+        workspace: WorkspaceId,
+        spec: &'a StartSpec,
+    ) -> PortFuture<'a, Outcome<String>> {
+        Self::operate(Arc::clone(&self.sessions).start(operation, environment, workspace, spec.clone()))
+    }
+
+    fn stop(&self, _operation: OperationId, environment: EnvironmentId) -> PortFuture<'_, Outcome<()>> {
+        Self::operate(Arc::clone(&self.sessions).stop(environment))
+    }
+
+    fn delete(&self, _operation: OperationId, environment: EnvironmentId) -> PortFuture<'_, Outcome<()>> {
+        Self::operate(Arc::clone(&self.sessions).delete(environment))
+    }
+
+    fn inspect(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>> {
+        Box::pin(Arc::clone(&self.sessions).inspect(environment))
+    }
+
+    fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {
+        Box::pin(async move {
+            let not_running = || ProviderError::passing("environment_not_running", "the environment does not run");
+            let sandbox = self.sessions.live(environment).ok_or_else(not_running)?;
+            let runtime: Arc<dyn Runtime> = Arc::new(NativeRuntime::new(sandbox, None));
+            Ok(runtime)
+        })
+    }
+
+    fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>> {
+        let (sessions, owned): (_, BTreeSet<EnvironmentId>) =
+            (Arc::clone(&self.sessions), owned.iter().copied().collect());
+        Box::pin(blocking(move || sweep::sweep_sessions(&sessions, &owned)))
+    }
+}
+
+impl BuildSandboxes for NativeProvider {
+    fn open(&self, spec: BuildSandboxSpec) -> PortFuture<'_, Result<Box<dyn BuildSandbox>, ProviderError>> {
+        let opening = tokio::spawn(Arc::clone(&self.builds).open(spec));
+        Box::pin(async move { opening.await.unwrap_or_else(|error| Err(lost(error))) })
+    }
+
+    fn sweep_builds(&self) -> PortFuture<'_, Result<usize, ProviderError>> {
+        let builds = Arc::clone(&self.builds);
+        Box::pin(blocking(move || sweep::sweep_builds(&builds)))
+    }
+}
+
+fn isolation(missing: &[Controller]) -> String {
+    let mut text =
+        "Linux namespaces, a user range of its own for each sandbox, read-only system directories, a filter \
+                    of system calls and Landlock; disk use is measured and bounded softly"
+            .to_owned();
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(|controller| format!("{controller:?}").to_lowercase()).collect();
+        text.push_str("; bounded softly on this machine: ");
+        text.push_str(&names.join(", "));
+    }
+    text
+}

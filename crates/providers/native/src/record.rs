@@ -1,0 +1,154 @@
+//! What is written down of an environment and of a launch.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+
+/// An environment that exists. Durable before anything of it is started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) environment: EnvironmentId,
+    pub(crate) workspace: WorkspaceId,
+    /// Its slot, until its files are gone.
+    pub(crate) slot: u32,
+    /// The operation that made it.
+    pub(crate) created_by: OperationId,
+}
+
+/// A sandbox that was launched. Lies in the run directory: it means nothing after the machine was started again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LaunchRecord {
+    /// The operation that launched or last confirmed it; builds have none.
+    pub(crate) operation: Option<OperationId>,
+    /// What it was launched with, as text.
+    pub(crate) fingerprint: String,
+    /// The kernel's id of this run of the machine: process numbers mean something in it alone.
+    pub(crate) boot: String,
+    /// Host pid of process 1.
+    pub(crate) pid: i32,
+    /// When that was started, in ticks since boot.
+    pub(crate) start_time_ticks: u64,
+    /// The control group.
+    pub(crate) cgroup: String,
+    /// The runtime's socket.
+    pub(crate) socket: PathBuf,
+    /// Proves to the runtime who dials. Readable by the service alone.
+    pub(crate) token: String,
+}
+
+impl LaunchRecord {
+    /// Where it lies in the directory of a sandbox.
+    pub(crate) const FILE: &'static str = "launch.json";
+
+    /// What callers may keep: no token.
+    pub(crate) fn handle(&self) -> String {
+        serde_json::json!({
+            "pid": self.pid,
+            "start_time_ticks": self.start_time_ticks,
+            "cgroup": self.cgroup,
+            "socket": self.socket,
+            "operation": self.operation,
+        })
+        .to_string()
+    }
+
+    /// Whether its process 1 is still there.
+    pub(crate) fn is_alive(&self) -> bool {
+        boot_id().is_ok_and(|boot| boot == self.boot)
+            && stead_sandbox::identity::is_alive(self.pid, self.start_time_ticks)
+    }
+}
+
+/// The kernel's id of this run of the machine.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// The directories of environments.
+#[derive(Debug)]
+pub(crate) struct Files {
+    directory: PathBuf,
+}
+
+impl Files {
+    const RECORD: &'static str = "record.json";
+
+    /// Opens the directory, making it when it is missing.
+    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        Ok(Self { directory })
+    }
+
+    /// The directory of one environment.
+    pub(crate) fn of(&self, environment: EnvironmentId) -> PathBuf {
+        self.directory.join(environment.hex())
+    }
+
+    /// What becomes `/workspace`.
+    pub(crate) fn work(&self, environment: EnvironmentId) -> PathBuf {
+        self.of(environment).join("work")
+    }
+
+    /// What becomes the home directory.
+    pub(crate) fn home(&self, environment: EnvironmentId) -> PathBuf {
+        self.of(environment).join("home")
+    }
+
+    /// The record of an environment; `None` when it does not exist.
+    pub(crate) fn read(&self, environment: EnvironmentId) -> io::Result<Option<Record>> {
+        read_json(&self.of(environment).join(Self::RECORD))
+    }
+
+    /// Makes the directories, owned by the host user `owner`, and then the record, which is on disk when this returns.
+    pub(crate) fn make(&self, record: &Record, owner: u32) -> io::Result<()> {
+        let top = self.of(record.environment);
+        DirBuilder::new().recursive(true).mode(0o700).create(&top)?;
+        for directory in [self.work(record.environment), self.home(record.environment)] {
+            DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+            std::os::unix::fs::lchown(&directory, Some(owner), Some(owner))?;
+        }
+        write_json(&top, Self::RECORD, record, true)?;
+        File::open(&top)?.sync_all()?;
+        File::open(&self.directory)?.sync_all()
+    }
+
+    /// Removes the record: from here on the environment does not exist.
+    pub(crate) fn forget(&self, environment: EnvironmentId) -> io::Result<()> {
+        match fs::remove_file(self.of(environment).join(Self::RECORD)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every environment that has a directory, whether or not it has a record.
+    pub(crate) fn list(&self) -> io::Result<Vec<EnvironmentId>> {
+        let entries = fs::read_dir(&self.directory)?;
+        let id = |name: &str| format!("{}_{name}", EnvironmentId::PREFIX).parse().ok();
+        Ok(entries.flatten().filter_map(|entry| id(entry.file_name().to_str()?)).collect())
+    }
+}
+
+/// Reads a file; `None` when it is missing or was never finished.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a file that appears whole or not at all, readable by the service alone. A durable one is on disk before it appears.
+pub(crate) fn write_json(directory: &Path, name: &str, value: &impl Serialize, durable: bool) -> io::Result<()> {
+    let temporary = directory.join(format!(".{name}"));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    if durable {
+        file.sync_all()?;
+    }
+    fs::rename(&temporary, directory.join(name))
+}

@@ -1,0 +1,319 @@
+//! One running sandbox: launched, dialled, ended.
+//!
+//! ```text
+//! launch: run directory → egress socket → control group → process 1 → launch.json → hello answered → handed out
+//! end:    process 1 dies (killed by us or not) → watcher: group emptied and removed, egress closed, run directory
+//!         removed → Ended
+//! ```
+//!
+//! Only the watcher clears up, so a sandbox that was stopped and one that died end the same way.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::RngCore;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use sha2::{Digest, Sha256};
+use stead_domain::OperationId;
+use stead_domain::ports::{ProviderError, RuntimeError};
+use stead_egress::Policy;
+use stead_link::{Client, Token};
+use stead_sandbox::cgroup::CgroupStats;
+use stead_sandbox::{Handover, Launched};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::fault::{cgroup_failed, chain, failed, launch_failed};
+use crate::host::{Host, blocking};
+use crate::plan::{self, Shape};
+use crate::record::{self, LaunchRecord};
+use crate::run_directory::{EGRESS_SOCKET, RUNTIME_SOCKET};
+use crate::watcher::Watcher;
+
+/// How long a runtime may take to answer its first hello.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a killed sandbox may take to be gone.
+const END_DEADLINE: Duration = Duration::from_secs(20);
+const BACKLOG: i32 = 128;
+
+/// Whether a sandbox runs.
+#[derive(Debug, Clone)]
+pub(crate) enum State {
+    /// Process 1 is there.
+    Running,
+    /// Process 1 and everything with it is gone, and cleared up unless `fault` says otherwise.
+    Ended {
+        /// What the control group counted.
+        stats: CgroupStats,
+        /// What could not be cleared up.
+        fault: Option<ProviderError>,
+    },
+}
+
+/// A sandbox that was launched by this process.
+#[derive(Debug)]
+pub(crate) struct Sandbox {
+    pub(crate) host: Arc<Host>,
+    pub(crate) name: String,
+    record: Mutex<LaunchRecord>,
+    launched: Arc<Launched>,
+    token: Token,
+    link: tokio::sync::Mutex<Link>,
+    pub(crate) state: watch::Receiver<State>,
+    /// The first limit that ended something.
+    exceeded: Mutex<Option<ProviderError>>,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    client: Option<Client>,
+    /// Whether there was one before.
+    used: bool,
+}
+
+/// What the blocking half of a launch leaves.
+struct Started {
+    launched: Launched,
+    record: LaunchRecord,
+    errors: OwnedFd,
+}
+
+impl Sandbox {
+    /// Makes a sandbox and waits until its runtime answers. On an error nothing is left but the files.
+    pub(crate) async fn launch(
+        host: &Arc<Host>,
+        shape: Shape,
+        egress: Option<Policy>,
+        operation: Option<OperationId>,
+        fingerprint: String,
+    ) -> Result<Arc<Self>, ProviderError> {
+        let name = shape.name.clone();
+        let sandbox = match Self::start(host, shape, egress, operation, fingerprint).await {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                let host = Arc::clone(host);
+                // The reason why there is no sandbox is worth more than that of a failed clearing, which is logged.
+                let _ = blocking(move || host.clear(&name)).await;
+                return Err(error);
+            }
+        };
+        match sandbox.hello().await {
+            Ok(()) => Ok(sandbox),
+            Err(error) => {
+                sandbox.end().await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(
+        host: &Arc<Host>,
+        shape: Shape,
+        egress: Option<Policy>,
+        operation: Option<OperationId>,
+        fingerprint: String,
+    ) -> Result<Arc<Self>, ProviderError> {
+        let name = shape.name.clone();
+        let (owner, directory) = (Arc::clone(host), name.clone());
+        blocking(move || owner.run.make(&directory).map_err(failed("make a run directory", &owner.run.of(&directory))))
+            .await?;
+        let egress = egress
+            .map(|policy| host.egress.open(host.run.socket(&name, EGRESS_SOCKET), policy))
+            .transpose()
+            .map_err(|error| {
+            tracing::error!(error = chain(&error), "egress");
+            ProviderError::passing("native_failed", "the egress proxy could not be opened")
+        })?;
+        let token = fresh_token();
+        let (owner, secret, proxied) = (Arc::clone(host), token.clone(), egress.is_some());
+        let Started { launched, record, errors } =
+            blocking(move || start_process(&owner, &shape, secret, proxied, operation, fingerprint)).await?;
+        let launched = Arc::new(launched);
+        let (watcher, state) = Watcher::new(Arc::clone(host), name.clone(), Arc::clone(&launched), egress, errors);
+        tokio::spawn(watcher.run());
+        Ok(Arc::new(Self {
+            host: Arc::clone(host),
+            name,
+            record: Mutex::new(record),
+            launched,
+            token: Token::new(token),
+            link: tokio::sync::Mutex::default(),
+            state,
+            exceeded: Mutex::new(None),
+        }))
+    }
+
+    async fn hello(&self) -> Result<(), ProviderError> {
+        let deadline = Instant::now() + HELLO_DEADLINE;
+        loop {
+            match self.client().await {
+                Ok(_) => return Ok(()),
+                Err(error) if self.has_ended() || Instant::now() > deadline => {
+                    tracing::error!(name = self.name, %error, "a runtime did not answer");
+                    return Err(ProviderError::passing("runtime_silent", "the environment's runtime did not answer"));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// The shared connection; dialled anew when it was lost.
+    pub(crate) async fn client(&self) -> Result<Client, RuntimeError> {
+        let mut link = self.link.lock().await;
+        if let Some(client) = link.client.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(client.clone());
+        }
+        if self.has_ended() {
+            return Err(RuntimeError::Lost("the environment does not run".to_owned()));
+        }
+        let lost = |error: stead_link::LinkError| RuntimeError::Lost(chain(&error));
+        let socket = self.host.run.socket(&self.name, RUNTIME_SOCKET);
+        let client = Client::connect(socket, &self.token).await.map_err(lost)?;
+        if link.used {
+            // Nobody hears of the commands of the lost connection any more.
+            client.kill_all().await.map_err(lost)?;
+        }
+        *link = Link { client: Some(client.clone()), used: true };
+        Ok(client)
+    }
+
+    /// Kills everything in the sandbox and returns when it is gone and cleared up.
+    pub(crate) async fn end(&self) -> Result<(), ProviderError> {
+        let killed = self.launched.kill();
+        let mut state = self.state.clone();
+        let ended = tokio::time::timeout(END_DEADLINE, state.wait_for(|state| matches!(state, State::Ended { .. })));
+        match ended.await {
+            Ok(Ok(state)) => match &*state {
+                State::Ended { fault: Some(fault), .. } => Err(fault.clone()),
+                _ => Ok(()),
+            },
+            Ok(Err(_)) => Err(ProviderError::passing("native_interrupted", "the environment is no longer watched")),
+            Err(_) => {
+                tracing::error!(name = self.name, ?killed, "a killed sandbox does not end");
+                Err(ProviderError::passing("native_survivors", "the environment's processes do not end"))
+            }
+        }
+    }
+
+    /// Returns when the sandbox has ended, by whatever cause.
+    pub(crate) async fn ended(&self) {
+        // An error means that the watcher is gone, and with it whoever could tell.
+        let _ = self.state.clone().wait_for(|state| matches!(state, State::Ended { .. })).await;
+    }
+
+    /// Whether it is known to be over.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.state.borrow(), State::Ended { .. })
+    }
+
+    /// What was launched.
+    pub(crate) fn record(&self) -> LaunchRecord {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes a later operation that found the sandbox as it wants it.
+    pub(crate) fn confirm(&self, operation: OperationId) -> Result<LaunchRecord, ProviderError> {
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.operation = Some(operation);
+        let directory = self.host.run.of(&self.name);
+        record::write_json(&directory, LaunchRecord::FILE, &*record, false)
+            .map_err(failed("write down a launch", &directory))?;
+        Ok(record.clone())
+    }
+
+    /// Notes that a limit ended something; the first one stays.
+    pub(crate) fn exceed(&self, limit: ProviderError) {
+        self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(limit);
+    }
+
+    /// The first limit that was noted.
+    pub(crate) fn exceeded(&self) -> Option<ProviderError> {
+        self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the control group counted so far. Blocking.
+    pub(crate) fn stats(&self) -> CgroupStats {
+        match &*self.state.borrow() {
+            State::Ended { stats, .. } => *stats,
+            State::Running => self.host.cgroups.stats(&self.name).unwrap_or_default(),
+        }
+    }
+}
+
+/// Everything that blocks: the control group, the socket, the launcher, the record.
+fn start_process(
+    host: &Host,
+    shape: &Shape,
+    token: String,
+    egress: bool,
+    operation: Option<OperationId>,
+    fingerprint: String,
+) -> Result<Started, ProviderError> {
+    let cgroup = host.cgroups.create(&shape.name, &plan::limits(&shape.limits)).map_err(cgroup_failed)?;
+    let digest: String = Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let plan = plan::plan(host, shape, cgroup, &digest, egress)?;
+    let directory = host.run.of(&shape.name);
+    let socket = directory.join(RUNTIME_SOCKET);
+    let listener = listen(host, &shape.name).map_err(failed("listen for a runtime", &socket))?;
+    let (errors, error_writer) = std::io::pipe().map_err(failed("make a pipe", &directory))?;
+    let launched = {
+        let handover = Handover {
+            program: Some(host.program.as_fd()),
+            descriptors: vec![(listener.as_fd(), 0), (error_writer.as_fd(), 2)],
+        };
+        stead_sandbox::launch(&host.config.launcher, &plan, &handover).map_err(launch_failed)?
+    };
+    // Our copies close here: a runtime that is gone must be a refused dial, and its last words must end.
+    drop((listener, error_writer));
+    let record = record::boot_id().and_then(|boot| {
+        let record = LaunchRecord {
+            operation,
+            fingerprint,
+            boot,
+            pid: launched.pid,
+            start_time_ticks: launched.start_time_ticks,
+            cgroup: shape.name.clone(),
+            socket,
+            token,
+        };
+        record::write_json(&directory, LaunchRecord::FILE, &record, false)?;
+        Ok(record)
+    });
+    match record {
+        Ok(record) => Ok(Started { launched, record, errors: errors.into() }),
+        Err(error) => {
+            // What is not written down must not run.
+            let _ = launched.kill();
+            let _ = launched.wait(END_DEADLINE);
+            Err(failed("write down a launch", &directory)(error))
+        }
+    }
+}
+
+fn listen(host: &Host, name: &str) -> rustix::io::Result<OwnedFd> {
+    // The directory is the service's own, so the socket's mode does not matter.
+    let address = SocketAddrUnix::new(host.run.socket(name, RUNTIME_SOCKET))?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn fresh_token() -> String {
+    let mut bytes = [0_u8; 32];
+    rand::rng().fill_bytes(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A runtime's last words: at most 4 KiB, and only what is there already.
+pub(crate) fn last_words(errors: OwnedFd) -> String {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    if rustix::io::ioctl_fionbio(&errors, true).is_ok() {
+        // An end that has not come yet shows as an error; what came before it counts.
+        let _ = File::from(errors).take(4096).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}

@@ -1,0 +1,314 @@
+//! Environments of sessions: made, run, stopped, deleted.
+//!
+//! One operation at a time per environment. Create, in order: slot, directories, record (durable), sandbox. Delete, in
+//! order: processes, files, record, slot. A process that dies in between leaves a state from which the same call goes on.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stead_domain::environment::{HOME, WORKSPACE};
+use stead_domain::ports::{Observed, ProviderError, StartSpec};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+use stead_sandbox::plan::Mount;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::accounting::{self, Quota};
+use crate::fault::failed;
+use crate::host::{Host, blocking};
+use crate::plan::{Shape, version_mounts};
+use crate::record::{Files, LaunchRecord, Record, read_json};
+use crate::removal;
+use crate::sandbox::Sandbox;
+use crate::slots::Lease;
+use crate::sweep::end_leftover;
+
+/// The environments of one provider.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) host: Arc<Host>,
+    pub(crate) files: Files,
+    entries: Mutex<HashMap<EnvironmentId, Arc<Entry>>>,
+}
+
+/// What this process knows of one environment.
+#[derive(Debug, Default)]
+struct Entry {
+    /// Held by the operation under way.
+    operations: Arc<tokio::sync::Mutex<()>>,
+    live: Mutex<Option<Arc<Sandbox>>>,
+}
+
+/// The right to operate on one environment.
+struct Held {
+    entry: Arc<Entry>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Held {
+    fn live(&self) -> Option<Arc<Sandbox>> {
+        self.entry.live()
+    }
+
+    fn set(&self, sandbox: Option<Arc<Sandbox>>) {
+        *self.entry.live.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
+    }
+}
+
+impl Entry {
+    fn live(&self) -> Option<Arc<Sandbox>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The name of a session's control group and run directory.
+pub(crate) fn name_of(slot: u32) -> String {
+    format!("e{slot}")
+}
+
+impl Sessions {
+    /// Opens the directory of environments and makes sure that every record has its lease. Blocking.
+    pub(crate) fn open(host: Arc<Host>) -> Result<Self, ProviderError> {
+        let directory = host.config.data.join("environments");
+        let files = Files::open(directory.clone()).map_err(failed("open the environments", &directory))?;
+        let sessions = Self { host, files, entries: Mutex::default() };
+        for environment in sessions.files.list().map_err(failed("list the environments", &directory))? {
+            if let Some(record) = sessions.record(environment)? {
+                sessions.ensure_lease(&record)?;
+            }
+        }
+        Ok(sessions)
+    }
+
+    pub(crate) async fn create(
+        self: Arc<Self>,
+        operation: OperationId,
+        environment: EnvironmentId,
+        workspace: WorkspaceId,
+        spec: StartSpec,
+    ) -> Result<String, ProviderError> {
+        let held = self.hold(environment).await;
+        let this = Arc::clone(&self);
+        if let Some(record) = blocking(move || this.record(environment)).await? {
+            return self.run(&held, operation, workspace, record, spec).await;
+        }
+        let this = Arc::clone(&self);
+        let record = blocking(move || this.make(operation, environment, workspace)).await?;
+        let outcome = self.run(&held, operation, workspace, record, spec).await;
+        if outcome.is_err() {
+            let this = Arc::clone(&self);
+            if let Err(error) = blocking(move || this.remove(environment)).await {
+                tracing::error!(%environment, %error, "an environment that could not be made is still there");
+            }
+        }
+        outcome
+    }
+
+    pub(crate) async fn start(
+        self: Arc<Self>,
+        operation: OperationId,
+        environment: EnvironmentId,
+        workspace: WorkspaceId,
+        spec: StartSpec,
+    ) -> Result<String, ProviderError> {
+        let held = self.hold(environment).await;
+        let this = Arc::clone(&self);
+        let Some(record) = blocking(move || this.record(environment)).await? else {
+            return Err(ProviderError::permanent("environment_lost", "the environment's files do not exist any more"));
+        };
+        self.run(&held, operation, workspace, record, spec).await
+    }
+
+    pub(crate) async fn stop(self: Arc<Self>, environment: EnvironmentId) -> Result<(), ProviderError> {
+        let held = self.hold(environment).await;
+        self.end(&held, environment).await
+    }
+
+    pub(crate) async fn delete(self: Arc<Self>, environment: EnvironmentId) -> Result<(), ProviderError> {
+        let held = self.hold(environment).await;
+        self.end(&held, environment).await?;
+        let this = Arc::clone(&self);
+        blocking(move || this.remove(environment)).await?;
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(&environment);
+        Ok(())
+    }
+
+    pub(crate) async fn inspect(self: Arc<Self>, environment: EnvironmentId) -> Result<Observed, ProviderError> {
+        let live = self.live(environment).map(|sandbox| sandbox.record());
+        blocking(move || {
+            let Some(record) = self.record(environment)? else {
+                return Ok(Observed { exists: false, running: false, last_operation: None, handle: None });
+            };
+            let launch = match live {
+                Some(launch) => Some(launch),
+                None => self.launch_record(&name_of(record.slot))?.filter(LaunchRecord::is_alive),
+            };
+            let last_operation = launch.as_ref().and_then(|launch| launch.operation).or(Some(record.created_by));
+            let handle = launch.as_ref().map(LaunchRecord::handle);
+            Ok(Observed { exists: true, running: launch.is_some(), last_operation, handle })
+        })
+        .await
+    }
+
+    /// The running sandbox of an environment.
+    pub(crate) fn live(&self, environment: EnvironmentId) -> Option<Arc<Sandbox>> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&environment)?.live().filter(|sandbox| !sandbox.has_ended())
+    }
+
+    /// Every sandbox that this process launched and that runs.
+    pub(crate) fn all_live(&self) -> Vec<Arc<Sandbox>> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.values().filter_map(|entry| entry.live()).filter(|sandbox| !sandbox.has_ended()).collect()
+    }
+
+    /// Waits for the environment's turn. A deleted environment's entry is nobody's any more, so it is looked up again.
+    async fn hold(&self, environment: EnvironmentId) -> Held {
+        loop {
+            let find = || {
+                let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(entries.entry(environment).or_default())
+            };
+            let entry = find();
+            let turn = Arc::clone(&entry.operations).lock_owned().await;
+            if Arc::ptr_eq(&entry, &find()) {
+                return Held { entry, _turn: turn };
+            }
+        }
+    }
+
+    /// Sees to it that the environment runs with `spec`.
+    async fn run(
+        &self,
+        held: &Held,
+        operation: OperationId,
+        workspace: WorkspaceId,
+        record: Record,
+        spec: StartSpec,
+    ) -> Result<String, ProviderError> {
+        if record.workspace != workspace {
+            return Err(ProviderError::permanent(
+                "environment_foreign",
+                "the environment belongs to another workspace",
+            ));
+        }
+        let fingerprint = serde_json::to_string(&spec).map_err(|error| {
+            ProviderError::permanent("sandbox_plan", format!("the description cannot be written down: {error}"))
+        })?;
+        if let Some(sandbox) = held.live() {
+            let launch = sandbox.record();
+            if !sandbox.has_ended() && launch.fingerprint == fingerprint {
+                if launch.operation == Some(operation) {
+                    return Ok(launch.handle());
+                }
+                return Ok(blocking(move || sandbox.confirm(operation)).await?.handle());
+            }
+            sandbox.end().await?;
+            held.set(None);
+        } else {
+            let (host, name) = (Arc::clone(&self.host), name_of(record.slot));
+            blocking(move || end_leftover(&host, &name)).await?;
+        }
+        let environment = record.environment;
+        let shape = self.shape(&record, &spec);
+        let egress = self.host.session_egress(spec.network, environment.to_string());
+        let sandbox = Sandbox::launch(&self.host, shape, egress, Some(operation), fingerprint).await?;
+        let directories = vec![self.files.work(environment), self.files.home(environment)];
+        let quota = Quota::total(directories, &self.host.config.limits);
+        tokio::spawn(accounting::watch(Arc::clone(&sandbox), quota));
+        held.set(Some(Arc::clone(&sandbox)));
+        Ok(sandbox.record().handle())
+    }
+
+    fn shape(&self, record: &Record, spec: &StartSpec) -> Shape {
+        let writable = |source, target| Mount::BindWritable { source, target: PathBuf::from(target) };
+        let mut mounts = vec![
+            writable(self.files.work(record.environment), WORKSPACE),
+            writable(self.files.home(record.environment), HOME),
+        ];
+        mounts.extend(version_mounts(&spec.mounts));
+        Shape {
+            name: name_of(record.slot),
+            slot: record.slot,
+            mounts,
+            limits: self.host.config.limits,
+            directory: WORKSPACE,
+            pseudo_terminals: true,
+        }
+    }
+
+    async fn end(&self, held: &Held, environment: EnvironmentId) -> Result<(), ProviderError> {
+        if let Some(sandbox) = held.live() {
+            sandbox.end().await?;
+            held.set(None);
+            return Ok(());
+        }
+        let path = self.files.of(environment);
+        let record = self.files.read(environment).map_err(failed("read an environment's record", &path))?;
+        if let Some(record) = record {
+            let host = Arc::clone(&self.host);
+            blocking(move || end_leftover(&host, &name_of(record.slot))).await?;
+        }
+        Ok(())
+    }
+
+    /// Leases a slot and makes the files; leaves nothing when it fails. Blocking.
+    fn make(
+        &self,
+        operation: OperationId,
+        environment: EnvironmentId,
+        workspace: WorkspaceId,
+    ) -> Result<Record, ProviderError> {
+        let path = self.files.of(environment);
+        let lease = Lease::Environment { environment };
+        let slot = self.host.slots.lease(&lease).map_err(failed("lease a slot", &path))?.ok_or_else(|| {
+            ProviderError::passing("native_full", "this machine holds as many environments as it has slots for")
+        })?;
+        let record = Record { environment, workspace, slot, created_by: operation };
+        match self.files.make(&record, self.host.owner(slot)) {
+            Ok(()) => Ok(record),
+            Err(error) => {
+                let error = failed("make an environment's files", &path)(error);
+                self.remove(environment)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the files, then the record, then the lease. Blocking; nothing may run.
+    pub(crate) fn remove(&self, environment: EnvironmentId) -> Result<(), ProviderError> {
+        let path = self.files.of(environment);
+        for files in [self.files.work(environment), self.files.home(environment)] {
+            removal::remove(&files).map_err(failed("remove an environment's files", &files))?;
+        }
+        self.files.forget(environment).map_err(failed("remove an environment's record", &path))?;
+        removal::remove(&path).map_err(failed("remove an environment's directory", &path))?;
+        let lease = Some(Lease::Environment { environment });
+        let leases = self.host.slots.list().map_err(failed("list the slots", &path))?;
+        for (slot, _) in leases.into_iter().filter(|(_, found)| *found == lease) {
+            self.host.slots.release(slot).map_err(failed("release a slot", &path))?;
+        }
+        Ok(())
+    }
+
+    /// The record of an environment. Blocking.
+    pub(crate) fn record(&self, environment: EnvironmentId) -> Result<Option<Record>, ProviderError> {
+        self.files.read(environment).map_err(failed("read an environment's record", &self.files.of(environment)))
+    }
+
+    /// Leases the slot that a record names, in case the lease did not survive. Blocking.
+    pub(crate) fn ensure_lease(&self, record: &Record) -> Result<(), ProviderError> {
+        let lease = Lease::Environment { environment: record.environment };
+        let path = self.files.of(record.environment);
+        if self.host.slots.ensure(record.slot, &lease).map_err(failed("lease a slot", &path))? {
+            return Ok(());
+        }
+        tracing::error!(environment = %record.environment, slot = record.slot, "two owners of one slot");
+        Err(ProviderError::permanent("slot_conflict", "an environment's user range is leased to something else"))
+    }
+
+    fn launch_record(&self, name: &str) -> Result<Option<LaunchRecord>, ProviderError> {
+        let path = self.host.run.of(name).join(LaunchRecord::FILE);
+        read_json(&path).map_err(failed("read what was launched", &path))
+    }
+}

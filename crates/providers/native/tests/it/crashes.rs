@@ -1,0 +1,137 @@
+//! Ends that nobody asked for.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use stead_domain::ports::{BuildSandboxes, Provider};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+
+use crate::builds::build;
+use crate::fixture::{Fixture, Ids, known, plain, process, run, script, until};
+use crate::needs_root;
+
+/// A runtime of its own for one life of the server; it ends as a killed process does, with nobody told.
+fn life<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
+}
+
+fn is_alive(pid: i32) -> bool {
+    stead_sandbox::identity::start_time(pid).is_ok_and(|start| stead_sandbox::identity::is_alive(pid, start))
+}
+
+#[test]
+fn a_restarted_server_ends_what_was_left() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let (kept, lost) = (EnvironmentId::new(&Ids), EnvironmentId::new(&Ids));
+    let workspace = WorkspaceId::new(&Ids);
+    let made_by = OperationId::new(&Ids);
+    let pids = life(async {
+        let provider = fixture.open();
+        let mut pids = Vec::new();
+        for environment in [kept, lost] {
+            known(provider.create(made_by, environment, workspace, &plain()).await).unwrap();
+            let runtime = provider.link(environment).await.unwrap();
+            run(&*runtime, "echo before >/workspace/file; setsid sleep 300 >/dev/null 2>&1 &").await;
+            pids.push(process(&provider, environment).await);
+        }
+        let sandbox = BuildSandboxes::open(&provider, build(&fixture)).await.unwrap();
+        run(&*sandbox.runtime(), "echo half >/env/p/.venv/half").await;
+        // What a killed process leaves: nobody closes it.
+        std::mem::forget(sandbox);
+        pids
+    });
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    // A create that got no further than its directory, and a lease without anything.
+    let unfinished = EnvironmentId::new(&Ids);
+    fs::create_dir_all(fixture.config.data.join("environments").join(unfinished.hex()).join("work")).unwrap();
+    fs::write(
+        fixture.config.data.join("environments/slots/3"),
+        format!("{{\"kind\":\"environment\",\"environment\":\"{unfinished}\"}}"),
+    )
+    .unwrap();
+
+    life(async {
+        let provider = fixture.open();
+        assert_eq!(provider.sweep(&[kept, unfinished]).await.unwrap(), 2);
+        assert_eq!(provider.sweep_builds().await.unwrap(), 1);
+        assert!(pids.iter().all(|pid| !is_alive(*pid)));
+        assert!(fixture.groups().is_empty());
+        assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
+        assert_eq!(fixture.leases().keys().collect::<Vec<_>>(), ["0"]);
+        let half = fixture.directory("built").join("half");
+        assert_eq!(fs::metadata(half).unwrap().uid(), 0, "what a build wrote is taken back");
+
+        let seen = provider.inspect(kept).await.unwrap();
+        assert!(seen.exists && !seen.running && seen.last_operation == Some(made_by));
+        assert!(!provider.inspect(lost).await.unwrap().exists && !provider.inspect(unfinished).await.unwrap().exists);
+        known(provider.start(OperationId::new(&Ids), kept, workspace, &plain()).await).unwrap();
+        let runtime = provider.link(kept).await.unwrap();
+        assert_eq!(run(&*runtime, "cat /workspace/file; pgrep sleep").await.stdout, "before\n");
+        assert_eq!(provider.sweep(&[kept]).await.unwrap(), 0, "what this process runs is no leftover");
+        assert_eq!(run(&*runtime, "echo alive").await.stdout, "alive\n");
+        known(provider.delete(OperationId::new(&Ids), kept).await).unwrap();
+    });
+}
+
+#[test]
+fn without_a_sweep_a_start_ends_the_old_tree_itself() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    let pid = life(async {
+        let provider = fixture.open();
+        known(provider.create(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+        process(&provider, environment).await
+    });
+    life(async {
+        let provider = fixture.open();
+        let seen = provider.inspect(environment).await.unwrap();
+        assert!(seen.exists && seen.running && provider.link(environment).await.is_err());
+        known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+        assert!(!is_alive(pid));
+        known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+    });
+}
+
+#[tokio::test]
+async fn the_death_of_process_1_is_noticed() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    known(provider.create(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let mut exec = runtime.exec(script("echo here; sleep 300")).await.unwrap();
+    exec.next().await.unwrap();
+    let pid = process(&provider, environment).await;
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+    assert!(matches!(exec.next().await, Err(stead_domain::ports::RuntimeError::Lost(_))));
+    until("it is seen not to run", async || !provider.inspect(environment).await.unwrap().running).await;
+    assert!(fixture.groups().is_empty());
+    assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
+    assert!(!PathBuf::from(format!("/proc/{pid}")).exists(), "it was reaped");
+    known(provider.stop(OperationId::new(&Ids), environment).await).unwrap();
+    known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    assert_eq!(run(&*runtime, "echo again").await.stdout, "again\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+#[tokio::test]
+async fn a_runtime_that_does_not_speak_leaves_nothing() {
+    needs_root!();
+    let mut fixture = Fixture::new();
+    fixture.config.runtime = stead_provider_native::RuntimeProgram::File { path: "/bin/true".into(), sha256: None };
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    let outcome = provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await;
+    assert_eq!(known(outcome).unwrap_err().code, "runtime_silent");
+    assert!(!provider.inspect(environment).await.unwrap().exists);
+    assert!(fixture.leases().is_empty() && fixture.groups().is_empty());
+    assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
+}

@@ -1,0 +1,192 @@
+//! A provider on directories and names of its own, and short ways to use it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::{
+    Exec, ExecEvent, ExecExit, ExecRequest, IdSource, Outcome, OutputStream, Program, Provider, Runtime, StartSpec,
+};
+use stead_outbound::Dialer;
+use stead_provider_native::{NativeConfig, NativeProvider, RuntimeProgram, UIDS_PER_SLOT};
+use tempfile::TempDir;
+
+/// Slots of each fixture.
+pub(crate) const SLOTS: u32 = 4;
+static FIXTURES: AtomicU32 = AtomicU32::new(0);
+
+/// Where the binaries that the tests need lie; they are built when nobody says where they are.
+fn program(name: &str, package: &str, variable: &str, once: &Once) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
+        return PathBuf::from(path);
+    }
+    once.call_once(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo).args(["build", "--quiet", "-p", package, "--bin", name]).status().unwrap();
+        assert!(built.success(), "{package} could not be built");
+    });
+    // The test itself lies in `deps` beneath the directory of binaries.
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().join(name)
+}
+
+fn runtime() -> PathBuf {
+    static ONCE: Once = Once::new();
+    program("stead-runtime", "stead-runtime", "STEAD_RUNTIME", &ONCE)
+}
+
+fn launcher() -> PathBuf {
+    static ONCE: Once = Once::new();
+    program("stead-sandbox-launcher", "stead-sandbox", "STEAD_LAUNCHER", &ONCE)
+}
+
+/// Directories and names; providers come and go on them.
+pub(crate) struct Fixture {
+    pub(crate) scratch: TempDir,
+    pub(crate) config: NativeConfig,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let number = FIXTURES.fetch_add(1, Ordering::Relaxed);
+        // Longer than a socket's address can be.
+        let run = scratch.path().join("r".repeat(120));
+        let program = RuntimeProgram::File { path: runtime(), sha256: None };
+        let mut config = NativeConfig::new(scratch.path().join("data"), run, program);
+        config.launcher = launcher();
+        config.slots = SLOTS;
+        config.uid_base = 0x6000_0000 + (std::process::id() % 512 * 16 + number % 16) * SLOTS * UIDS_PER_SLOT / 4;
+        config.cgroup_prefix = format!("stead-native-test-{}-{number}", std::process::id());
+        Self { scratch, config }
+    }
+
+    pub(crate) fn open(&self) -> NativeProvider {
+        NativeProvider::open(self.config.clone(), Arc::new(Dialer::system(Vec::new()))).unwrap()
+    }
+
+    /// A directory for the test's own files, readable by everyone.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// Names of the control groups that exist.
+    pub(crate) fn groups(&self) -> Vec<String> {
+        let manager = stead_sandbox::cgroup::CgroupManager::detect(&self.config.cgroup_prefix).unwrap();
+        manager.list()
+    }
+
+    /// Who has which slot, as written.
+    pub(crate) fn leases(&self) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(self.config.data.join("environments/slots")).unwrap();
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+        entries.flatten().map(|entry| (entry.file_name().into_string().unwrap(), read(entry.path()))).collect()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let Ok(manager) = stead_sandbox::cgroup::CgroupManager::detect(&self.config.cgroup_prefix) else { return };
+        for name in manager.list() {
+            let _ = manager.kill(&name);
+            let _ = manager.remove(&name);
+        }
+        for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
+            if line.contains(" - cgroup") {
+                let mount = Path::new(line.split(' ').nth(4).unwrap_or("/"));
+                let _ = fs::remove_dir(mount.join(&self.config.cgroup_prefix));
+            }
+        }
+    }
+}
+
+/// Ids that are unique in this process.
+pub(crate) struct Ids;
+
+impl IdSource for Ids {
+    fn uuid_v7(&self) -> uuid::Uuid {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        uuid::Builder::from_unix_timestamp_millis(number, &[7; 10]).into_uuid()
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        [0; 32]
+    }
+}
+
+/// What an environment runs with when a test does not care.
+pub(crate) fn plain() -> StartSpec {
+    StartSpec { mounts: Vec::new(), network: NetworkPolicy::Disabled }
+}
+
+/// The answer of a call that must have been carried out.
+pub(crate) fn known<T: std::fmt::Debug>(outcome: Outcome<T>) -> Result<T, stead_domain::ports::ProviderError> {
+    match outcome {
+        Outcome::Known(answer) => answer,
+        other => panic!("not carried out: {other:?}"),
+    }
+}
+
+/// What a script left.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) exit: ExecExit,
+}
+
+pub(crate) fn script(text: &str) -> ExecRequest {
+    ExecRequest {
+        program: Program::Script(text.as_bytes().to_vec()),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        directory: "/".to_owned(),
+        stdin: false,
+        time_limit: Some(Duration::from_secs(60)),
+        output_limit: None,
+    }
+}
+
+/// Runs a script to its end.
+pub(crate) async fn run(runtime: &dyn Runtime, text: &str) -> Ran {
+    finish(runtime.exec(script(text)).await.unwrap()).await
+}
+
+pub(crate) async fn finish(mut exec: Box<dyn Exec>) -> Ran {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        match exec.next().await.unwrap() {
+            ExecEvent::Output(OutputStream::Stdout, bytes) => stdout.extend(bytes),
+            ExecEvent::Output(OutputStream::Stderr, bytes) => stderr.extend(bytes),
+            ExecEvent::Exited(exit) => {
+                let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                return Ran { stdout: text(stdout), stderr: text(stderr), exit };
+            }
+        }
+    }
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..400 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("never happened: {what}");
+}
+
+/// Host pid of an environment's process 1.
+pub(crate) async fn process(provider: &dyn Provider, environment: stead_domain::EnvironmentId) -> i32 {
+    let handle = provider.inspect(environment).await.unwrap().handle.unwrap();
+    let handle: serde_json::Value = serde_json::from_str(&handle).unwrap();
+    handle["pid"].as_i64().unwrap() as i32
+}

@@ -1,0 +1,50 @@
+//! What code in a session can see of its surroundings.
+
+use std::fs;
+
+use stead_domain::ports::Provider;
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+
+use crate::fixture::{Fixture, Ids, known, plain, process, run};
+use crate::needs_root;
+
+#[tokio::test]
+async fn nothing_of_the_service_shows_inside() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let text = "hostname; id -u; ls -A / | tr '\\n' ' '; echo
+        ls /proc/self/fd | wc -l; cat /etc/shadow 2>&1 | tail -1; ls /run
+        for file in environ mem fd/0 exe; do (exec 3</proc/1/$file) 2>/dev/null && echo opened $file; done
+        kill -9 1; kill -TERM 1; grep -c . /proc/net/route; grep NoNewPrivs /proc/self/status";
+    let seen = run(&*runtime, text).await.stdout;
+    let expected = "stead\n1000\nbin dev etc home lib lib64 proc run sbin tmp usr var workspace \n4\n\
+                    cat: /etc/shadow: No such file or directory\n1\nNoNewPrivs:\t1\n";
+    let expected = expected.replace("lib lib64", &libraries());
+    assert_eq!(seen, expected);
+
+    // Process 1 belongs to the slot's range, and its token is nowhere among what it was given.
+    let pid = process(&provider, environment).await;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let uid = fixture.config.uid_base + 1000;
+    assert!(status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
+    assert!(status.contains("CapEff:\t0000000000000000\n"));
+    let launch = fs::read_to_string(fixture.config.run.join("e0/launch.json")).unwrap();
+    let launch: serde_json::Value = serde_json::from_str(&launch).unwrap();
+    let token = launch["token"].as_str().unwrap();
+    for file in ["cmdline", "environ"] {
+        assert!(!fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap().contains(token));
+    }
+    assert!(!provider.inspect(environment).await.unwrap().handle.unwrap().contains(token));
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+/// The directories that this host keeps beside `/usr`.
+fn libraries() -> String {
+    let names = ["lib", "lib32", "lib64", "libx32"];
+    let there = names.into_iter().filter(|name| fs::symlink_metadata(format!("/{name}")).is_ok());
+    there.collect::<Vec<_>>().join(" ")
+}

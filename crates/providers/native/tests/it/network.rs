@@ -1,0 +1,104 @@
+//! Disabled and enabled networks.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::{BuildSandboxes, Provider, StartSpec};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::builds::build;
+use crate::fixture::{Fixture, Ids, known, plain, run};
+use crate::needs_root;
+
+/// A site on this machine that says hello to everyone.
+async fn site() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                    head.push(byte[0]);
+                }
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
+                let _ = stream.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    address
+}
+
+/// Asks for an address with and without the proxy, and says what came of it.
+fn fetch(url: &str) -> String {
+    format!(
+        "python3 - <<'END'
+import urllib.request, urllib.error
+for proxies in ({{'http': 'http://127.0.0.1:3128'}}, {{}}):
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+        print(opener.open('{url}', timeout=5).read().decode().strip())
+    except urllib.error.HTTPError as error: print(error.code)
+    except OSError as error: print('refused')
+END"
+    )
+}
+
+#[tokio::test]
+async fn the_proxy_is_the_only_way_out() {
+    needs_root!();
+    let (allowed, other) = (site().await, site().await);
+    let mut fixture = Fixture::new();
+    fixture.config.extra_allowed = vec![allowed];
+    let provider = fixture.open();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    let enabled = StartSpec { network: NetworkPolicy::Enabled, ..plain() };
+    known(provider.create(OperationId::new(&Ids), environment, workspace, &enabled).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    assert_eq!(run(&*runtime, &fetch(&format!("http://{allowed}/"))).await.stdout, "hello\nrefused\n");
+    assert_eq!(run(&*runtime, &fetch(&format!("http://{other}/"))).await.stdout, "403\nrefused\n");
+    assert_eq!(run(&*runtime, &fetch("http://169.254.169.254/")).await.stdout, "403\nrefused\n");
+
+    known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    assert_eq!(run(&*runtime, &fetch(&format!("http://{allowed}/"))).await.stdout, "refused\nrefused\n");
+    assert_eq!(
+        run(&*runtime, "ls /run; ls /sys/class/net 2>/dev/null; cat /proc/net/route | wc -l").await.stdout,
+        "1\n"
+    );
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+#[tokio::test]
+async fn registries_are_for_builds_alone() {
+    needs_root!();
+    let registry = site().await;
+    let mut fixture = Fixture::new();
+    // By name: the exemption is for what was asked, not for an address.
+    fixture.config.registry_hosts = BTreeSet::from([format!("localhost:{}", registry.port())]);
+    let provider = fixture.open();
+    let url = format!("http://localhost:{}/", registry.port());
+
+    let mut spec = build(&fixture);
+    spec.network = NetworkPolicy::Enabled;
+    let sandbox = BuildSandboxes::open(&provider, spec).await.unwrap();
+    let ran = run(&*sandbox.runtime(), &fetch(&url)).await.stdout;
+    assert!(ran.starts_with("hello\n") || ran.starts_with("403\n"), "{ran}");
+    let exempted = ran.starts_with("hello\n");
+    sandbox.close().await.unwrap();
+
+    let environment = EnvironmentId::new(&Ids);
+    let enabled = StartSpec { network: NetworkPolicy::Enabled, ..plain() };
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &enabled).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "403\nrefused\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+    println!("loopback exempted for builds: {exempted}");
+}

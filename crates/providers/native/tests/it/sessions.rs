@@ -1,0 +1,192 @@
+//! Sessions of the native provider.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::{Mount, MountSource, Outcome, Provider, StartSpec};
+use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+
+use crate::fixture::{Fixture, Ids, SLOTS, known, plain, run, until};
+use crate::{contract, needs_root};
+
+#[tokio::test]
+async fn the_contract_holds() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    contract::check(&provider).await;
+    assert!(fixture.groups().is_empty() && fixture.leases().is_empty());
+    assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
+    let isolation = provider.capabilities().isolation;
+    assert!(isolation.contains("softly"), "{isolation}");
+}
+
+#[tokio::test]
+async fn slots_are_leased_until_the_files_are_gone() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let workspace = WorkspaceId::new(&Ids);
+    let mut environments = Vec::new();
+    let mut owners = BTreeSet::new();
+    for _ in 0..SLOTS {
+        let environment = EnvironmentId::new(&Ids);
+        known(provider.create(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+        let work = fixture.config.data.join("environments").join(environment.hex()).join("work");
+        let found = fs::metadata(work).unwrap();
+        assert_eq!(found.mode() & 0o7777, 0o700);
+        owners.insert(found.uid());
+        environments.push(environment);
+    }
+    assert_eq!(owners.len(), SLOTS as usize);
+    known(provider.stop(OperationId::new(&Ids), environments[0]).await).unwrap();
+    let late = EnvironmentId::new(&Ids);
+    let full = known(provider.create(OperationId::new(&Ids), late, workspace, &plain()).await).unwrap_err();
+    assert_eq!((full.code.as_str(), full.permanent), ("native_full", false), "a stopped environment keeps its slot");
+    assert!(!provider.inspect(late).await.unwrap().exists);
+    known(provider.delete(OperationId::new(&Ids), environments[0]).await).unwrap();
+    known(provider.create(OperationId::new(&Ids), late, workspace, &plain()).await).unwrap();
+
+    // A lease that was lost is taken up again from the record before anything can be made.
+    provider.shutdown().await.unwrap();
+    fs::remove_file(fixture.config.data.join("environments/slots/0")).unwrap();
+    drop(provider);
+    let provider = fixture.open();
+    assert!(fixture.leases()["0"].contains(&late.to_string()));
+    assert_eq!(provider.sweep(&[late]).await.unwrap(), 0);
+    assert_eq!(fixture.leases().len(), 1, "the slots of environments that nobody owns are free");
+    assert!(provider.inspect(late).await.unwrap().exists && !provider.inspect(environments[1]).await.unwrap().exists);
+    known(provider.delete(OperationId::new(&Ids), late).await).unwrap();
+    assert!(fixture.leases().is_empty());
+}
+
+#[tokio::test]
+async fn versions_are_mounted_read_only_in_order() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let source = fixture.directory("source");
+    fs::create_dir(source.join(".venv")).unwrap();
+    fs::write(source.join("main.py"), "print('from the version')").unwrap();
+    let (upper, lower) = (fixture.directory("upper"), fixture.directory("lower"));
+    fs::write(upper.join("both"), "upper").unwrap();
+    fs::write(lower.join("both"), "lower").unwrap();
+    fs::write(lower.join("one"), "lower").unwrap();
+    let mount = |target: &str, source| Mount { target: target.to_owned(), source };
+    let spec = StartSpec {
+        mounts: vec![
+            mount("/env/site", MountSource::Directory(source)),
+            mount("/env/site/.venv", MountSource::Overlay(vec![upper, lower])),
+        ],
+        network: NetworkPolicy::Disabled,
+    };
+    let provider = fixture.open();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    known(provider.create(OperationId::new(&Ids), environment, workspace, &spec).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let text = "python3 /env/site/main.py; cat /env/site/.venv/both /env/site/.venv/one; echo
+        for file in /env/site/new /env/site/main.py /env/site/.venv/both /usr/new /etc/new /new; do
+            (echo x >$file) 2>/dev/null && echo wrote $file
+        done; rm -f /env/site/main.py 2>/dev/null && echo removed; echo end";
+    assert_eq!(run(&*runtime, text).await.stdout, "from the version\nupperlower\nend\n");
+
+    // Another set of mounts makes another sandbox, the same one does not.
+    let before = known(provider.start(OperationId::new(&Ids), environment, workspace, &spec).await).unwrap();
+    run(&*runtime, "echo kept >/workspace/file").await;
+    let after = known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+    let pid = |handle: &str| serde_json::from_str::<serde_json::Value>(handle).unwrap()["pid"].clone();
+    assert_ne!(pid(&before), pid(&after));
+    let runtime = provider.link(environment).await.unwrap();
+    assert_eq!(run(&*runtime, "cat /workspace/file; ls /env 2>&1 | wc -l").await.stdout, "kept\n1\n");
+
+    let mut gone = spec;
+    gone.mounts[0].source = MountSource::Directory(fixture.scratch.path().join("nowhere"));
+    let error = known(provider.start(OperationId::new(&Ids), environment, workspace, &gone).await).unwrap_err();
+    assert_eq!((error.code.as_str(), error.permanent), ("mount_missing", true));
+    assert!(!error.message.contains("nowhere"));
+    assert!(fixture.groups().is_empty());
+    let foreign = provider.start(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await;
+    assert_eq!(known(foreign).unwrap_err().code, "environment_foreign");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+#[tokio::test]
+async fn hostile_trees_are_deleted() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let text = "cd /workspace && python3 - <<'END'
+import os
+for i in range(2000): os.mkdir('d'); os.chdir('d')
+os.chdir('/workspace')
+os.mkdir('many')
+for i in range(20000): open('many/%d' % i, 'w').close()
+for name in (b'\\xff\\xfe', b'-rf', b'a\\nb', b' ', b'stead-removing-1'): open(name, 'w').close()
+os.symlink('/', 'root'); os.symlink('/workspace', 'loop'); os.mkfifo('pipe')
+os.mkdir('shut'); open('shut/file', 'w').close(); os.chmod('shut', 0)
+END
+        chmod 0 /workspace ~agent; echo made";
+    assert_eq!(run(&*runtime, text).await.stdout, "made\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+    assert!(!fixture.config.data.join("environments").join(environment.hex()).exists());
+    assert!(fixture.leases().is_empty() && fixture.groups().is_empty());
+}
+
+#[tokio::test]
+async fn too_much_on_disk_ends_the_processes_and_keeps_the_files() {
+    needs_root!();
+    let mut fixture = Fixture::new();
+    fixture.config.limits.disk_bytes = 8 << 20;
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    assert!(provider.exceeded(environment).is_none());
+    let one_file = run(&*runtime, "head -c 20000000 /dev/zero >/workspace/one; stat -c %s /workspace/one").await;
+    assert_eq!(one_file.stdout, format!("{}\n", 8 << 20), "one file ends at the limit at once");
+    let ran = run(&*runtime, "for i in 1 2; do head -c 6000000 /dev/zero >/workspace/$i; done; sleep 50").await;
+    assert_eq!(ran.exit.code, None, "{ran:?}");
+    until("the limit is noted", async || {
+        provider.exceeded(environment).is_some_and(|limit| limit.code == "limit_disk")
+    })
+    .await;
+    assert_eq!(run(&*runtime, "rm /workspace/*; sleep 3; echo free").await.stdout, "free\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+/// Prints figures and judges none: the machine is shared.
+#[tokio::test]
+async fn latency_from_create_to_first_output() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let mut times: Vec<[Duration; 4]> = Vec::new();
+    for _ in 0..20 {
+        let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+        let began = Instant::now();
+        let created = provider.create(OperationId::new(&Ids), environment, workspace, &plain()).await;
+        assert!(matches!(created, Outcome::Known(Ok(_))));
+        let made = began.elapsed();
+        let runtime = provider.link(environment).await.unwrap();
+        assert_eq!(run(&*runtime, "echo hi").await.stdout, "hi\n");
+        let spoke = began.elapsed();
+        known(provider.stop(OperationId::new(&Ids), environment).await).unwrap();
+        let stopped = Instant::now();
+        known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
+        let started = stopped.elapsed();
+        let deleting = Instant::now();
+        known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+        times.push([made, spoke, started, deleting.elapsed()]);
+    }
+    let load = fs::read_to_string("/proc/loadavg").unwrap();
+    for (index, what) in ["create", "create to first output", "start", "delete"].into_iter().enumerate() {
+        let mut column: Vec<Duration> = times.iter().map(|row| row[index]).collect();
+        column.sort_unstable();
+        println!("{what}: median {:?}, slowest {:?} (load {})", column[10], column[19], load.trim());
+    }
+}
