@@ -183,7 +183,12 @@ impl Assembler {
         if let Some(before) = self.open.last().filter(|open| !open.closed) {
             let finished = match &before.whole {
                 Some(item) => Finished::from(item),
-                None => Finished { name: before.name.clone(), text: before.said.clone(), complete: true, annotations: Vec::new() },
+                None => Finished {
+                    name: before.name.clone(),
+                    text: before.said.clone(),
+                    complete: true,
+                    annotations: Vec::new(),
+                },
             };
             self.close_item(&finished, kinds);
         }

@@ -32,9 +32,9 @@ pub(crate) struct Writer(pub Caller);
 fn secret(parts: &Parts) -> Result<&str, Error> {
     let invalid = || Error::new(Code::CredentialInvalid, "the credential is not valid");
     let mut values = parts.headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().ok_or_else(|| {
-        Error::new(Code::CredentialMissing, "no credential: send `Authorization: Bearer` with a key")
-    })?;
+    let value = values
+        .next()
+        .ok_or_else(|| Error::new(Code::CredentialMissing, "no credential: send `Authorization: Bearer` with a key"))?;
     if values.next().is_some() {
         return Err(invalid());
     }

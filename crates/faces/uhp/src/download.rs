@@ -52,7 +52,9 @@ fn is_inert(media_type: &str) -> bool {
 
 /// `Content-Disposition` with the name in ASCII and, when that loses something, in full (RFC 6266, RFC 8187).
 fn disposition(kind: &str, name: &str) -> String {
-    let plain = |character: char| if (character.is_ascii_graphic() || character == ' ') && !"\"\\%".contains(character) { character } else { '_' };
+    let plain = |character: char| {
+        if (character.is_ascii_graphic() || character == ' ') && !"\"\\%".contains(character) { character } else { '_' }
+    };
     let ascii: String = name.chars().map(plain).collect();
     let mut value = format!("{kind}; filename=\"{ascii}\"");
     if ascii != name {
@@ -67,7 +69,12 @@ pub(crate) fn file(file: File, bytes: u64, path: &str, display: Display) -> Resp
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let media_type = media_type(name);
     let kind = if display == Display::InertInline && is_inert(&media_type) { "inline" } else { "attachment" };
-    body(ReaderStream::with_capacity(tokio::fs::File::from_std(file), BUFFER), bytes, &media_type, &disposition(kind, name))
+    body(
+        ReaderStream::with_capacity(tokio::fs::File::from_std(file), BUFFER),
+        bytes,
+        &media_type,
+        &disposition(kind, name),
+    )
 }
 
 /// The answer that carries an archive made for this request.

@@ -1,8 +1,8 @@
 //! What a task asks for: text, files that come along, and what is kept of it for reading back (UHP §7.1).
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde_json::{Map, Value, json};
 use stead_domain::{Error, FileId, Result};
 
@@ -15,6 +15,8 @@ pub(crate) struct TaskInput {
     pub text: String,
     /// What `system` and `developer` messages say.
     pub guidance: Vec<String>,
+    /// The paths of those messages, which a harness without a model does not act on.
+    pub guiding: Vec<String>,
     /// The files that come along.
     pub files: Vec<GivenFile>,
     /// The items as they were sent, for reading back.
@@ -49,18 +51,18 @@ pub(crate) enum FileSource {
 }
 
 /// Reads `input`: a text, or an array of messages and parts.
-pub(crate) fn read(input: &Value) -> Result<TaskInput> {
+pub(crate) fn read(input: Value) -> Result<TaskInput> {
     let mut read = TaskInput::default();
     match input {
         Value::String(text) => {
-            read.text.clone_from(text);
-            read.items = vec![message(vec![json!({"type": "input_text", "text": text})])];
+            read.items = vec![message(vec![json!({"type": "input_text", "text": &text})])];
+            read.text = text;
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 read.item(index, item)?;
             }
-            read.items.clone_from(items);
+            read.items = items;
         }
         _ => return Err(Error::invalid("input", "`input` is a string or an array of items")),
     }
@@ -93,7 +95,10 @@ impl TaskInput {
     fn message(&mut self, object: &Map<String, Value>, index: usize, param: &str) -> Result<()> {
         let role = match object.get("role").and_then(Value::as_str) {
             None | Some("user") => Role::User,
-            Some("system" | "developer") => Role::Guide,
+            Some("system" | "developer") => {
+                self.guiding.push(param.to_owned());
+                Role::Guide
+            }
             Some("assistant") => {
                 let message = "a session keeps its own history; name `previous_response_id` to continue it";
                 return Err(Error::invalid(format!("{param}.role"), message));
@@ -118,7 +123,8 @@ impl TaskInput {
         match part.get("type").and_then(Value::as_str) {
             Some("input_text" | "text") => {
                 let text = part.get("text").and_then(Value::as_str);
-                let text = text.ok_or_else(|| Error::invalid(format!("{param}.text"), "a text part needs its `text`"))?;
+                let text =
+                    text.ok_or_else(|| Error::invalid(format!("{param}.text"), "a text part needs its `text`"))?;
                 self.text(text, role);
                 Ok(())
             }
@@ -252,19 +258,23 @@ mod tests {
     fn text_comes_from_strings_messages_and_bare_parts() {
         for (input, text) in [
             (json!("echo hi"), "echo hi"),
-            (json!([{"role": "user", "content": "a"}, {"type": "message", "content": [{"type": "input_text", "text": "b"}]}]), "a\nb"),
+            (
+                json!([{"role": "user", "content": "a"}, {"type": "message", "content": [{"type": "input_text", "text": "b"}]}]),
+                "a\nb",
+            ),
             (json!([{"type": "input_text", "text": "c"}]), "c"),
         ] {
-            assert_eq!(read(&input).unwrap().text, text);
+            assert_eq!(read(input).unwrap().text, text);
         }
-        let guided = read(&json!([{"role": "system", "content": "brief"}, {"role": "user", "content": "a"}])).unwrap();
+        let guided = read(json!([{"role": "system", "content": "brief"}, {"role": "user", "content": "a"}])).unwrap();
         assert_eq!((guided.text.as_str(), guided.guidance), ("a", vec!["brief".to_owned()]));
+        assert_eq!(guided.guiding, ["input.0"]);
     }
 
     #[test]
     fn files_come_inline_and_by_id_and_the_bytes_are_not_kept_twice() {
         let id: FileId = "file_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00".parse().unwrap();
-        let mut input = read(&json!([{"role": "user", "content": [
+        let mut input = read(json!([{"role": "user", "content": [
             {"type": "input_file", "filename": "../a.txt", "file_data": "data:text/plain;base64,aGk="},
             {"type": "input_image", "image_url": "data:image/png;base64,AAE"},
             {"type": "input_file", "file_id": "file-018f3c2a7b4c7d3e9f6a5b4c3d2e1f00"},
@@ -302,7 +312,7 @@ mod tests {
             (json!([{"type": "input_file", "file_id": 1}]), "input.0.file_id"),
             (json!([{"type": "function_call_output"}]), "input.0"),
         ] {
-            assert_eq!(read(&input).unwrap_err().param.as_deref(), Some(param), "{input}");
+            assert_eq!(read(input.clone()).unwrap_err().param.as_deref(), Some(param), "{input}");
         }
         assert_eq!(invented_name(2, "text/plain"), "file-2.txt");
         assert_eq!(invented_name(1, "nonsense"), "file-1.bin");

@@ -16,8 +16,8 @@ use axum::{Router, middleware};
 use http::StatusCode;
 
 use crate::errors::Failure;
-use crate::{reply, request_id};
 use crate::state::FaceState;
+use crate::{reply, request_id};
 
 /// What handlers return: an answer or a refusal.
 type Answer = Result<Response, Failure>;

@@ -7,12 +7,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response as Reply;
 use axum::routing::{get, post};
+use bytes::Bytes;
 use http::HeaderMap;
 use serde::Serialize;
 use serde_json::Value;
 use stead_domain::key::Caller;
 use stead_domain::turn::{InputFile, TurnInput};
-use stead_domain::{Code, Result};
+use stead_domain::{Code, Error, Result};
 use stead_engine::{Engine, StartedTask, TaskRequest, TurnView};
 
 use super::{Answer, json};
@@ -36,34 +37,56 @@ pub(super) fn routes() -> Router<FaceState> {
 async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers: HeaderMap, body: Body) -> Answer {
     let engine = state.engine;
     let bytes = body::bytes(&headers, body, engine.limits().json_bytes).await?;
-    let task: CreateResponse = body::parse(&bytes)?;
-    let (request, delivery) = {
-        let mut input = input::read(&task.input)?;
-        let mut request = TaskRequest {
-            agent_id: task.harness()?,
-            previous: task.previous()?,
-            project: task.environment()?,
-            version: task.version()?,
-            input: TurnInput::default(),
-            time_limit: task.time_limit()?,
-            model: task.model.clone().filter(|model| !model.is_empty()),
-            store: task.store(),
-            ignored_fields: ignored_fields(&bytes),
-            idempotency_key: fingerprint::key(&headers)?,
-            fingerprint: fingerprint::of(&bytes),
-        };
-        drop(bytes);
-        let files = receive(&engine, &caller, &mut input).await?;
-        request.input = TurnInput {
-            text: input.text,
-            files,
-            verbatim: Some(Value::Array(input.items)),
-            instructions: guidance(task.instructions.as_deref(), &input.guidance),
-        };
-        (request, task.delivery())
+    let Asked { task, mut input, ignored_fields, fingerprint } = understand(bytes).await?;
+    let mut request = TaskRequest {
+        agent_id: task.harness()?,
+        previous: task.previous()?,
+        project: task.environment()?,
+        version: task.version()?,
+        input: TurnInput::default(),
+        time_limit: task.time_limit()?,
+        model: task.model.clone().filter(|model| !model.is_empty()),
+        store: task.store(),
+        ignored_fields,
+        idempotency_key: fingerprint::key(&headers)?,
+        fingerprint,
     };
+    let files = receive(&engine, &caller, &mut input).await?;
+    request.input = TurnInput {
+        text: input.text,
+        files,
+        verbatim: Some(Value::Array(input.items)),
+        instructions: guidance(task.instructions.as_deref(), &input.guidance),
+    };
+    let delivery = task.delivery();
     let started = engine.task_start(&caller, request).await?;
     deliver(engine, caller, started, delivery).await
+}
+
+/// A body, read.
+struct Asked {
+    task: CreateResponse,
+    input: TaskInput,
+    ignored_fields: Vec<String>,
+    fingerprint: String,
+}
+
+/// Bodies up to this many bytes are read where they arrive; larger ones, which carry files, on a thread that may take its time.
+const READ_IN_PLACE: usize = 256 << 10;
+
+async fn understand(bytes: Bytes) -> Result<Asked> {
+    if bytes.len() <= READ_IN_PLACE {
+        return read(&bytes);
+    }
+    tokio::task::spawn_blocking(move || read(&bytes)).await.map_err(Error::internal)?
+}
+
+fn read(bytes: &[u8]) -> Result<Asked> {
+    let mut task: CreateResponse = body::parse(bytes)?;
+    let mut input = input::read(std::mem::take(&mut task.input))?;
+    let mut ignored_fields = ignored_fields(bytes);
+    ignored_fields.append(&mut input.guiding);
+    Ok(Asked { task, input, ignored_fields, fingerprint: fingerprint::of(bytes) })
 }
 
 async fn deliver(engine: Engine, caller: Caller, started: StartedTask, delivery: Delivery) -> Answer {
@@ -92,12 +115,10 @@ async fn receive(engine: &Engine, caller: &Caller, input: &mut TaskInput) -> Res
     let mut names = HashSet::new();
     for (index, given) in std::mem::take(&mut input.files).into_iter().enumerate() {
         let upload = match given.source {
-            FileSource::Uploaded(id) => {
-                engine.upload_get(caller, id).await.map_err(|error| match error.code {
-                    Code::FileNotFound => error.at(&given.param),
-                    _ => error,
-                })?
-            }
+            FileSource::Uploaded(id) => engine.upload_get(caller, id).await.map_err(|error| match error.code {
+                Code::FileNotFound => error.at(&given.param),
+                _ => error,
+            })?,
             FileSource::Inline { media_type, bytes } => {
                 let name = given.filename.clone().unwrap_or_else(|| input::invented_name(index + 1, &media_type));
                 let spooled = body::spool_bytes(engine, &bytes, limit).await.map_err(|error| error.at(&given.param))?;
@@ -156,7 +177,7 @@ async fn input_items(Reader(caller): Reader, State(state): State<FaceState>, nam
     let data = match view.turn.input.verbatim {
         Some(Value::Array(items)) => items,
         Some(other) => vec![other],
-        None => input::read(&Value::String(view.turn.input.text)).map(|input| input.items).unwrap_or_default(),
+        None => input::read(Value::String(view.turn.input.text)).map(|input| input.items).unwrap_or_default(),
     };
     json(InputItems { object: "list", data })
 }
@@ -169,13 +190,10 @@ mod tests {
     fn files_of_one_task_never_land_on_each_other() {
         let mut names = HashSet::new();
         let mut next = |name: &str| unique(&mut names, name.to_owned());
-        assert_eq!(["a.txt", "a.txt", "a (2).txt", ".env", ".env"].map(&mut next), [
-            "a.txt",
-            "a (2).txt",
-            "a (2) (2).txt",
-            ".env",
-            ".env (2)"
-        ]);
+        assert_eq!(
+            ["a.txt", "a.txt", "a (2).txt", ".env", ".env"].map(&mut next),
+            ["a.txt", "a (2).txt", "a (2) (2).txt", ".env", ".env (2)"]
+        );
         assert_eq!(guidance(Some("a"), &["b".to_owned()]).as_deref(), Some("a\n\nb"));
         assert_eq!(guidance(None, &[]), None);
     }

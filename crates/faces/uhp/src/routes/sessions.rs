@@ -101,7 +101,8 @@ mod tests {
     use super::*;
 
     async fn read(query: &str) -> Result<Option<SessionFilter>, Error> {
-        let (mut parts, ()) = http::Request::builder().uri(format!("/v1/sessions{query}")).body(()).unwrap().into_parts();
+        let (mut parts, ()) =
+            http::Request::builder().uri(format!("/v1/sessions{query}")).body(()).unwrap().into_parts();
         filter(&Query::from_request_parts(&mut parts, &()).await.unwrap())
     }
 

@@ -355,7 +355,9 @@ impl ImportWrite {
     pub fn refusal(&self) -> Error {
         match self.git.as_ref().and_then(|git| git.url.as_ref()) {
             Some(_) => Error::new(Code::ProjectInvalid, "import from git is not served yet; send an archive").at("git"),
-            None => Error::new(Code::ProjectInvalid, "the import is no archive and names no git repository").at("git.url"),
+            None => {
+                Error::new(Code::ProjectInvalid, "the import is no archive and names no git repository").at("git.url")
+            }
         }
     }
 }

@@ -104,8 +104,7 @@ pub struct HarnessWrite {
 impl HarnessWrite {
     /// Refuses by name what is not served, and budgets of nothing. This comes before anything is looked up.
     pub fn check(&self) -> Result<()> {
-        for (param, list) in
-            [("mcp_servers", &self.mcp_servers), ("skills", &self.skills), ("plugins", &self.plugins)]
+        for (param, list) in [("mcp_servers", &self.mcp_servers), ("skills", &self.skills), ("plugins", &self.plugins)]
         {
             if list.as_ref().is_some_and(|list| !list.is_empty()) {
                 return Err(Error::unsupported(param, format!("this server does not serve `{param}` of a harness")));

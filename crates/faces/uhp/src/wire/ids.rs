@@ -85,7 +85,9 @@ mod tests {
         let id: FileId = "file_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00".parse().unwrap();
         assert_eq!(parse_file(&file_with_hyphen(id)).unwrap(), id);
         assert_eq!(parse_file(&id.to_string()).unwrap(), id);
-        for wrong in ["", "file-", "../../etc/passwd", "..%2f..%2fetc%2fpasswd", "file-file_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00"] {
+        for wrong in
+            ["", "file-", "../../etc/passwd", "..%2f..%2fetc%2fpasswd", "file-file_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00"]
+        {
             assert_eq!(parse_file(wrong).unwrap_err().code, Code::FileNotFound, "{wrong}");
         }
         for wrong in ["0", "-1", "+1", "1.0", "99999999999", ""] {

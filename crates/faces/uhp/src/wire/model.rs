@@ -82,9 +82,8 @@ impl ModelEntry {
 impl ModelCatalog {
     /// Every backend.
     pub fn current() -> Self {
-        let backends = Harness::ALL.map(|harness| {
-            (harness.as_str(), Backend { default: harness.model(), models: models(harness) })
-        });
+        let backends = Harness::ALL
+            .map(|harness| (harness.as_str(), Backend { default: harness.model(), models: models(harness) }));
         let data = Harness::ALL.into_iter().flat_map(models).map(|model| entry(model.id)).collect();
         Self { backends: backends.into_iter().collect(), object: "list", data }
     }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use stead_domain::Timestamp;
-use stead_domain::session::Session as Row;
 use stead_domain::item::Item;
+use stead_domain::session::Session as Row;
 use stead_engine::TurnView;
 
 use super::file::File;

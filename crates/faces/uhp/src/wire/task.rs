@@ -137,7 +137,8 @@ impl CreateResponse {
 
     /// The version of the environment that the session shall read from now on.
     pub fn version(&self) -> Result<Option<VersionChoice>> {
-        let refused = || Error::invalid("metadata.stead_version", "`stead_version` is `active` or the number of a version");
+        let refused =
+            || Error::invalid("metadata.stead_version", "`stead_version` is `active` or the number of a version");
         match self.metadata.as_ref().and_then(|metadata| metadata.get("stead_version")) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if text == "active" => Ok(Some(VersionChoice::Active)),

@@ -12,7 +12,7 @@ use stead_blobs::LocalBlobs;
 use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::SandboxLimits;
+use stead_domain::ports::{Blobs, SandboxLimits, Store};
 use stead_engine::{Engine, Limits, Parts, Settings};
 use stead_face_uhp::{FaceState, VERSION, router};
 use stead_projects::{Layout, Toolchain};
@@ -29,6 +29,10 @@ pub(crate) struct Server {
     router: Router,
     pub(crate) engine: Engine,
     pub(crate) admin: String,
+    /// Rows, for what no request can make on a server on which nothing runs.
+    pub(crate) store: Arc<dyn Store>,
+    /// Bytes, likewise.
+    pub(crate) blobs: Arc<dyn Blobs>,
     _database: TestDatabase,
     _data: TempDir,
 }
@@ -78,9 +82,11 @@ impl Server {
     pub(crate) async fn start(environments_preview: bool) -> Self {
         let (database, data) = (sqlite(), TempDir::with_prefix("stead-uhp-").unwrap());
         let path = data.path().to_path_buf();
+        let store: Arc<dyn Store> = Arc::new(database.open().await);
+        let blobs: Arc<dyn Blobs> = Arc::new(LocalBlobs::open(&path.join("blobs")).unwrap());
         let engine = Engine::new(Parts {
-            store: Arc::new(database.open().await),
-            blobs: Arc::new(LocalBlobs::open(&path.join("blobs")).unwrap()),
+            store: store.clone(),
+            blobs: blobs.clone(),
             provider: Arc::new(Nowhere),
             sandboxes: Arc::new(Nowhere),
             clock: Arc::new(SystemClock),
@@ -91,12 +97,12 @@ impl Server {
                 limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
                 artifacts: ArtifactLimits::default(),
                 session_network: NetworkPolicy::Disabled,
-                turn_time_limit: Duration::from_secs(60),
+                turn_time_limit: Duration::from_mins(1),
                 turn_output_bytes: 1 << 20,
-                idle_stop: Duration::from_secs(60),
+                idle_stop: Duration::from_mins(1),
                 build_slots: 1,
-                build_time_limit: Duration::from_secs(60),
-                layer_age: Duration::from_secs(60),
+                build_time_limit: Duration::from_mins(1),
+                layer_age: Duration::from_mins(1),
                 python_index: None,
                 npm_registry: None,
                 build_sandbox: SandboxLimits {
@@ -116,7 +122,7 @@ impl Server {
         engine.start().await.unwrap();
         let settings = stead_face_uhp::Settings { environments_preview };
         let router = router(FaceState { engine: engine.clone(), settings });
-        Self { router, engine, admin, _database: database, _data: data }
+        Self { router, engine, admin, store, blobs, _database: database, _data: data }
     }
 
     pub(crate) async fn caller(&self) -> Caller {

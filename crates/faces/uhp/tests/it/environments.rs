@@ -47,7 +47,8 @@ async fn files_keep_their_bytes_under_any_honest_name() {
         assert!(read.header("content-disposition").starts_with("attachment"));
     }
     let tree = conforms("EnvironmentFileList", &server.get(&files).await.good());
-    let paths: Vec<&str> = tree["entries"].as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> =
+        tree["entries"].as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["a b", "a b/é#?.bin", "empty", "x.html"]);
     assert_eq!((&tree["count"], &tree["bytes"]), (&json!(3), &json!(264)));
 
@@ -125,7 +126,8 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
         (json!({"git": 3}), "git"),
         (json!([]), "git"),
     ] {
-        let request = server.request(Method::POST, &format!("{path}/import")).header("content-type", "application/json");
+        let request =
+            server.request(Method::POST, &format!("{path}/import")).header("content-type", "application/json");
         let answer = server.send(request.body(Body::from(body.to_string())).unwrap()).await;
         assert_eq!(answer.refused(422, "environment_invalid")["param"], json!(param), "{body}");
     }

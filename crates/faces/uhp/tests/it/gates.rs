@@ -50,7 +50,8 @@ async fn each_gate_comes_before_the_next() {
 #[tokio::test]
 async fn discovery_needs_no_credential_and_every_other_route_does() {
     let server = Server::start(true).await;
-    let anonymous = |method: Method, path: &str| Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let anonymous =
+        |method: Method, path: &str| Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     conforms("Discovery", &server.send(anonymous(Method::GET, "/v1/uhp")).await.good());
     let mut old = anonymous(Method::GET, "/v1/uhp");
     old.headers_mut().insert("uhp-version", "1999-01-01".parse().unwrap());

@@ -34,7 +34,10 @@ fn discovery_promises_the_class_that_its_capabilities_allow() {
     for capability in ["streaming", "sessions", "cancellation", "files_input", "files_output", "session_listing"] {
         assert_eq!(body["capabilities"][capability], json!(true), "{capability}");
     }
-    assert_eq!((&body["conformance_class"], &body["capabilities"]["environments"]), (&json!("extended"), &json!(false)));
+    assert_eq!(
+        (&body["conformance_class"], &body["capabilities"]["environments"]),
+        (&json!("extended"), &json!(false))
+    );
 }
 
 #[test]
@@ -43,12 +46,15 @@ fn a_harness_that_is_read_can_be_written_back() {
     let project = samples.project("Demo");
     let mut agent = samples.agent();
     let bare = conforms("Harness", &Harness::from(agent.clone()));
-    assert_eq!((&bare["environment"], &bare["maxStep"], &bare["timeoutSeconds"]), (&json!(""), &json!(null), &json!(null)));
+    assert_eq!(
+        (&bare["environment"], &bare["maxStep"], &bare["timeoutSeconds"]),
+        (&json!(""), &json!(null), &json!(null))
+    );
     assert_eq!(bare["createdAt"], json!(agent.created_at.as_millis()));
 
     agent.project_id = Some(project.id);
     agent.max_step = Some(5);
-    agent.time_limit = Some(Duration::from_secs(60));
+    agent.time_limit = Some(Duration::from_mins(1));
     agent.disabled_tools = vec!["web".into()];
     agent.default_model = Some("shell".into());
     let body = conforms("Harness", &Harness::from(agent.clone()));
@@ -57,7 +63,7 @@ fn a_harness_that_is_read_can_be_written_back() {
     write.check().unwrap();
     let text = write.into_text().unwrap();
     assert_eq!(text.project_id, Some(Some(project.id)));
-    assert_eq!((text.max_step, text.time_limit), (Some(Some(5)), Some(Some(Duration::from_secs(60)))));
+    assert_eq!((text.max_step, text.time_limit), (Some(Some(5)), Some(Some(Duration::from_mins(1)))));
     assert_eq!((text.instructions.as_deref(), text.disabled_tools), (Some("be brief"), Some(vec!["web".to_owned()])));
 
     let snake = json!({"base": "shell", "system_prompt": "s", "max_step": null, "environment": "", "mcp_servers": []});
@@ -210,13 +216,19 @@ fn an_environment_through_its_life() {
 
     let (building, build) = samples.build(project, "node");
     let waiting = conforms("EnvironmentBuild", &BuildRecord::of(build.clone(), None));
-    assert_eq!((&waiting["status"], &waiting["stage"], &waiting["version"]), (&json!("building"), &json!("waiting"), &json!(1)));
+    assert_eq!(
+        (&waiting["status"], &waiting["stage"], &waiting["version"]),
+        (&json!("building"), &json!("waiting"), &json!(1))
+    );
     let body = conforms("Environment", &Environment::whole(project_view(building.clone(), vec![build.clone()])));
     assert_eq!((&body["status"], &body["build"]["status"]), (&json!("building"), &json!("building")));
 
     let failed = ended(build.clone(), &samples, BuildEvent::Failed(BuildFailure::cancelled()));
     let record = conforms("EnvironmentBuild", &BuildRecord::of(failed.clone(), Some("log".into())));
-    assert_eq!((&record["status"], &record["stage"], &record["error"]), (&json!("failed"), &json!(""), &json!("cancelled")));
+    assert_eq!(
+        (&record["status"], &record["stage"], &record["error"]),
+        (&json!("failed"), &json!(""), &json!("cancelled"))
+    );
     let body = conforms("Environment", &Environment::whole(project_view(building.clone(), vec![failed])));
     assert_eq!((&body["status"], &body["latestVersion"]), (&json!("failed"), &json!(1)));
 
@@ -264,6 +276,9 @@ fn trees_and_imports() {
     let size = TreeSize { files: 5, bytes: 6 };
     let report = ImportReport { written: 2, skipped: 900, skipped_members: members, size };
     let body = conforms("EnvironmentImportResult", &ImportResult::from(report));
-    assert_eq!((&body["written"], &body["skipped"], &body["count"], &body["bytes"]), (&json!(2), &json!(900), &json!(5), &json!(6)));
+    assert_eq!(
+        (&body["written"], &body["skipped"], &body["count"], &body["bytes"]),
+        (&json!(2), &json!(900), &json!(5), &json!(6))
+    );
     assert_eq!(body["stead_skipped"].as_array().unwrap().len(), 200);
 }

@@ -45,8 +45,11 @@ fn run(happened: &[EventKind], state: TurnState, items: Vec<Item>, artifacts: &[
     let last = events.last().unwrap();
     assert!(terminal(&last));
     assert_eq!(last["response"], serde_json::to_value(Response::of(&ended)).unwrap());
-    let done: Vec<&Value> =
-        events.iter().filter(|event| event["type"] == "response.output_item.done").map(|event| &event["item"]).collect();
+    let done: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done")
+        .map(|event| &event["item"])
+        .collect();
     assert_eq!(json!(done), last["response"]["output"], "streamed and blocking output are the same");
     (events, ended)
 }
@@ -67,19 +70,22 @@ fn a_message_with_a_file() {
         EventKind::TurnEnded,
     ];
     let (events, _) = run(&happened, TurnState::Completed, vec![message("1", "hello")], &["a.txt"]);
-    assert_eq!(types(&events), [
-        "created",
-        "in_progress",
-        "output_item.added",
-        "content_part.added",
-        "output_text.delta",
-        "output_text.delta",
-        "output_text.annotation.added",
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-        "completed"
-    ]);
+    assert_eq!(
+        types(&events),
+        [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.delta",
+            "output_text.annotation.added",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done",
+            "completed"
+        ]
+    );
     assert_eq!(events[7]["text"], "hello");
 }
 

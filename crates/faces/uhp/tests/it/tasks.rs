@@ -15,7 +15,11 @@ async fn harness(server: &Server) -> String {
 
 fn events(answer: &Answer) -> Vec<Value> {
     let lines = answer.text();
-    lines.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| serde_json::from_str(data).unwrap()).collect()
+    lines
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -27,7 +31,8 @@ async fn a_task_is_answered_whole_at_once_or_as_a_stream() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         body
     };
-    let blocking = server.post("/v1/responses", task(json!({"tools": [], "include": [], "model": "gpt-9"}))).await.good();
+    let blocking =
+        server.post("/v1/responses", task(json!({"tools": [], "include": [], "model": "gpt-9"}))).await.good();
     let blocking = conforms("Response", &blocking);
     assert_eq!((&blocking["status"], &blocking["error"]["code"]), (&json!("failed"), &json!("harness_error")));
     assert_eq!(blocking["metadata"]["ignored_fields"], json!(["include", "tools"]));
@@ -101,11 +106,31 @@ async fn tasks_that_cannot_start_are_refused_as_requests() {
         (json!({"input": "a", "metadata": {"harness_id": 3}}), 400, "invalid_input"),
         (json!({"input": "a", "metadata": {"harness_id": format!("chrn_{hex}")}}), 404, "harness_not_found"),
         (json!({"input": "a", "previous_response_id": format!("resp_{hex}")}), 404, "response_not_found"),
-        (json!({"input": "a", "previous_response_id": first["id"], "metadata": {"harness_id": other["id"]}}), 409, "harness_mismatch"),
-        (json!({"input": "a", "environment": format!("henv_{hex}"), "metadata": {"harness_id": id}}), 404, "environment_not_found"),
-        (json!({"input": "a", "metadata": {"harness_id": id, "environment": environment}}), 409, "environment_not_ready"),
-        (json!({"input": [{"type": "input_file", "file_id": format!("file_{hex}")}], "metadata": {"harness_id": id}}), 404, "file_not_found"),
-        (json!({"input": [{"type": "input_file", "file_data": format!("data:,{}", "x".repeat(2000))}], "metadata": {"harness_id": id}}), 413, "file_too_large"),
+        (
+            json!({"input": "a", "previous_response_id": first["id"], "metadata": {"harness_id": other["id"]}}),
+            409,
+            "harness_mismatch",
+        ),
+        (
+            json!({"input": "a", "environment": format!("henv_{hex}"), "metadata": {"harness_id": id}}),
+            404,
+            "environment_not_found",
+        ),
+        (
+            json!({"input": "a", "metadata": {"harness_id": id, "environment": environment}}),
+            409,
+            "environment_not_ready",
+        ),
+        (
+            json!({"input": [{"type": "input_file", "file_id": format!("file_{hex}")}], "metadata": {"harness_id": id}}),
+            404,
+            "file_not_found",
+        ),
+        (
+            json!({"input": [{"type": "input_file", "file_data": format!("data:,{}", "x".repeat(2000))}], "metadata": {"harness_id": id}}),
+            413,
+            "file_too_large",
+        ),
         (json!({"input": "x".repeat(20_000), "metadata": {"harness_id": id}}), 413, "file_too_large"),
     ] {
         server.post("/v1/responses", body).await.refused(status, code);
@@ -116,7 +141,8 @@ async fn tasks_that_cannot_start_are_refused_as_requests() {
 async fn harnesses_are_made_changed_and_deleted() {
     let server = Server::start(true).await;
     let environment = server.environment("Demo").await;
-    let made = server.post("/v1/harnesses", json!({"base": "shell", "name": "a", "environment": environment})).await.good();
+    let made =
+        server.post("/v1/harnesses", json!({"base": "shell", "name": "a", "environment": environment})).await.good();
     assert_eq!(conforms("Harness", &made)["environment"], json!(environment));
     let path = format!("/v1/harnesses/{}", made["id"].as_str().unwrap());
     let mut sent = made.clone();
@@ -142,11 +168,11 @@ async fn harnesses_are_made_changed_and_deleted() {
 }
 
 fn multipart(parts: &[(&str, Option<&str>, &str)]) -> String {
-    let mut body = String::new();
-    for (name, filename, content) in parts {
+    let part = |(name, filename, content): &(&str, Option<&str>, &str)| {
         let filename = filename.map(|name| format!("; filename=\"{name}\"")).unwrap_or_default();
-        body += &format!("--edge\r\ncontent-disposition: form-data; name=\"{name}\"{filename}\r\n\r\n{content}\r\n");
-    }
+        format!("--edge\r\ncontent-disposition: form-data; name=\"{name}\"{filename}\r\n\r\n{content}\r\n")
+    };
+    let body: String = parts.iter().map(part).collect();
     body + "--edge--\r\n"
 }
 
@@ -154,9 +180,8 @@ fn multipart(parts: &[(&str, Option<&str>, &str)]) -> String {
 async fn uploads_stream_in_and_have_two_spellings() {
     let server = Server::start(false).await;
     let send = |body: String, version: Option<&'static str>| {
-        let mut request = server
-            .request(Method::POST, "/v1/files")
-            .header("content-type", "multipart/form-data; boundary=edge");
+        let mut request =
+            server.request(Method::POST, "/v1/files").header("content-type", "multipart/form-data; boundary=edge");
         if let Some(version) = version {
             request = request.header("uhp-version", version);
         }
@@ -165,7 +190,10 @@ async fn uploads_stream_in_and_have_two_spellings() {
     let body = multipart(&[("other", None, "x"), ("file", Some("a.txt"), "hello"), ("purpose", None, "assistants")]);
     let file = send(body.clone(), Some("2026-09-28")).await.good();
     let file = conforms("File", &file);
-    assert_eq!((&file["bytes"], &file["filename"], &file["purpose"]), (&json!(5), &json!("a.txt"), &json!("assistants")));
+    assert_eq!(
+        (&file["bytes"], &file["filename"], &file["purpose"]),
+        (&json!(5), &json!("a.txt"), &json!("assistants"))
+    );
     assert!(file["id"].as_str().unwrap().starts_with("file_"));
     let hyphen = send(body, None).await.good();
     assert!(hyphen["id"].as_str().unwrap().starts_with("file-"));

@@ -36,7 +36,8 @@ pub(super) async fn import(
         let id = ids::parse_environment(&names.first)?;
         state.engine.project_get(&caller, id).await?;
         let read = serde_json::from_value::<ImportWrite>(value);
-        let write = read.map_err(|_| Error::new(Code::ProjectInvalid, "the import names no git repository").at("git"))?;
+        let write =
+            read.map_err(|_| Error::new(Code::ProjectInvalid, "the import names no git repository").at("git"))?;
         return Err(write.refusal().into());
     }
     let limit = state.engine.limits().import_bytes;

@@ -20,7 +20,10 @@ pub(super) fn routes() -> Router<FaceState> {
         .route("/v1/environments/{environment_id}/files", get(files::tree))
         // The empty path and every other one: the domain says which of them name a file.
         .route("/v1/environments/{environment_id}/files/", get(files::read).put(files::write).delete(files::remove))
-        .route("/v1/environments/{environment_id}/files/{*path}", get(files::read).put(files::write).delete(files::remove))
+        .route(
+            "/v1/environments/{environment_id}/files/{*path}",
+            get(files::read).put(files::write).delete(files::remove),
+        )
         .route("/v1/environments/{environment_id}/directories", post(files::directory))
         .route("/v1/environments/{environment_id}/import", post(import::import))
         .route("/v1/environments/{environment_id}/build", post(builds::start))

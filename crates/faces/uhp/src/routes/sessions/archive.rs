@@ -26,8 +26,7 @@ pub(super) async fn download(Reader(caller): Reader, State(state): State<FaceSta
     let id = ids::parse_session(&names.first)?;
     let artifacts = state.engine.artifacts(&caller, id).await?;
     let runtime = Handle::current();
-    let packing =
-        tokio::task::spawn_blocking(move || pack(&runtime, &state.engine, &caller, id, artifacts));
+    let packing = tokio::task::spawn_blocking(move || pack(&runtime, &state.engine, &caller, id, artifacts));
     let (file, bytes) = packing.await.map_err(Error::internal)??;
     Ok(download::archive(file, bytes, &format!("{}.zip", names.first)))
 }
@@ -63,7 +62,8 @@ fn pack(
 /// A name that every system can unpack, that stays beneath where it is unpacked, and that no other entry has, whatever the
 /// case of its letters.
 fn entry_name(path: &str, taken: &mut HashSet<String>) -> String {
-    let harmless = |character: char| if character.is_control() || "\\:*?\"<>|".contains(character) { '_' } else { character };
+    let harmless =
+        |character: char| if character.is_control() || "\\:*?\"<>|".contains(character) { '_' } else { character };
     let segments = path.split('/').filter(|segment| !matches!(*segment, "" | "." | ".."));
     let safe: Vec<String> = segments.map(|segment| segment.chars().map(harmless).collect()).collect();
     let safe = if safe.is_empty() { "file".to_owned() } else { safe.join("/") };
@@ -86,19 +86,23 @@ mod tests {
     #[test]
     fn entries_are_safe_and_unique() {
         let mut taken = HashSet::new();
-        let names = ["out/a.txt", "out/A.txt", "../../etc/passwd", "/abs", "a\\b:c", "", ".env", ".ENV", "d.x/f", "d.x/f"]
-            .map(|path| entry_name(path, &mut taken));
-        assert_eq!(names, [
-            "out/a.txt",
-            "out/A (2).txt",
-            "etc/passwd",
-            "abs",
-            "a_b_c",
-            "file",
-            ".env",
-            ".ENV (2)",
-            "d.x/f",
-            "d.x/f (2)"
-        ]);
+        let names =
+            ["out/a.txt", "out/A.txt", "../../etc/passwd", "/abs", "a\\b:c", "", ".env", ".ENV", "d.x/f", "d.x/f"]
+                .map(|path| entry_name(path, &mut taken));
+        assert_eq!(
+            names,
+            [
+                "out/a.txt",
+                "out/A (2).txt",
+                "etc/passwd",
+                "abs",
+                "a_b_c",
+                "file",
+                ".env",
+                ".ENV (2)",
+                "d.x/f",
+                "d.x/f (2)"
+            ]
+        );
     }
 }
