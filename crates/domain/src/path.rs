@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Code, Error, Result};
 
 /// A path relative to a project's root: `/`-separated, no empty, `.` or `..` segment, no NUL or control character, no
-/// backslash, at most 4096 bytes with segments of at most 255. What it names lies beneath the root by construction
+/// backslash that could be read as an escape, at most 4096 bytes with segments of at most 255. What it names lies beneath the root by construction
 /// (UHP Environments §3: "confined to the environment's root at every endpoint").
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -32,8 +32,11 @@ impl SourcePath {
         if text.starts_with('/') {
             return Err(refused("the path is absolute; paths are relative to the project's root"));
         }
-        if text.contains('\\') {
-            return Err(refused("the path contains a backslash"));
+        // A backslash is a legal character of a name, unless reading it as a separator would lead somewhere else.
+        if text.contains('\\')
+            && text.split(['/', '\\']).any(|part| matches!(part, "" | "." | "..") || part.ends_with(':'))
+        {
+            return Err(refused("the path leaves the project's root where `\\` separates segments"));
         }
         if text.chars().any(char::is_control) {
             return Err(refused("the path contains a control character"));
@@ -90,12 +93,27 @@ mod tests {
 
     #[test]
     fn plain_paths_stand_and_escapes_are_refused() {
-        for good in ["a", "a/b.txt", "a b/#?%.txt", "dir/", "ünï/日本", "...", "a/..b"] {
+        for good in ["a", "a/b.txt", "back\\slash.txt", "a b/#?%.txt", "dir/", "ünï/日本", "...", "a/..b"] {
             assert!(SourcePath::parse(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", "/", "/a", "a//b", "..", "a/../b", "./a", "a/.", "a\\b", "a\0b", "a\nb", "a//", &"x".repeat(256)]
-        {
+        for bad in [
+            "",
+            "/",
+            "/a",
+            "a//b",
+            "..",
+            "a/../b",
+            "./a",
+            "a/.",
+            "..\\b",
+            "a\\..\\b",
+            "\\a",
+            "C:\\a",
+            "a\0b",
+            "a\nb",
+            "a//",
+            &"x".repeat(256),
+        ] {
             assert_eq!(SourcePath::parse(bad).unwrap_err().code, Code::ProjectInvalid, "{bad}");
         }
     }
