@@ -9,7 +9,7 @@
 //! ```text
 //! snapshot::decode ─▶ snapshot::for_build ─▶ plan::plan ─▶ Layout::lay_out_version
 //!        for each step without a layer of its key:  Layout::prepare_step ─▶ (sandbox runs it) ─▶ Layout::keep_layer
-//!        InstallPlan::placed ─▶ Build.version.layers ─▶ Layout::seal_version ─▶ Layout::mounts for sessions
+//!        InstallPlan::placed ─▶ Build.version.layers ─▶ Layout::mounts for sessions
 //! ```
 //!
 //! Every function blocks; callers run them on a blocking thread.

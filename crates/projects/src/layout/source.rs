@@ -1,6 +1,6 @@
 //! Laying a source tree out: a version's own files, or the working copy of one build step.
 //!
-//! Every path is a [`SourcePath`](stead_domain::SourcePath) and the target is a directory that we made and nobody else writes, so plain path
+//! Every path is a [`SourcePath`] and the target is a directory that we made and nobody else writes, so plain path
 //! operations stay beneath it. Files are created, never opened.
 
 use std::collections::BTreeMap;

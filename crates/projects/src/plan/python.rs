@@ -140,11 +140,13 @@ impl Planner<'_> {
         }
         // `-I`: with the mount on its path, a project file named like a module of Python's own would break the installer.
         let (installer, front): (String, Vec<&str>) = match &self.toolchain.uv {
-            Some(uv) => {
+            // Of a local package that a file names, uv takes what it built before unless the package's manifest is newer
+            // (one that a command line names it always builds). pip always builds.
+            Some(uv) if files.is_some() || file == PYPROJECT => {
                 let front = vec![&uv.program, "pip", "install", "--python", interpreter.as_str()];
                 (format!("uv {}, pip {pip}", uv.version), front)
             }
-            None => (format!("pip {pip}"), vec![&interpreter, "-I", "-m", "pip", "install", "--no-compile"]),
+            _ => (format!("pip {pip}"), vec![&interpreter, "-I", "-m", "pip", "install", "--no-compile"]),
         };
         if !arguments.is_empty() {
             commands.push(self.command(&env, front.into_iter().chain(arguments)));

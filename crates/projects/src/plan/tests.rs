@@ -192,6 +192,17 @@ fn the_packages_of_others_are_a_layer_below_the_project_s_own() {
         let changed = [0, 1].map(|index: usize| after.steps[index].key != before.steps[index].key);
         assert_eq!(changed, expected, "{path}");
     }
+    let mut fast = toolchain();
+    fast.uv = Some(Uv { program: "/opt/stead/uv/bin/uv".into(), version: "1".into() });
+    let programs: Vec<_> = plan_with(&source, &fast, &settings())
+        .unwrap()
+        .steps
+        .iter()
+        .flat_map(|step| &step.commands)
+        .filter(|command| command.argv.iter().any(|argument| argument == "install"))
+        .map(|command| command.argv[0].clone())
+        .collect();
+    assert_eq!(programs, ["/opt/stead/uv/bin/uv", "/env/studio/.venv/bin/python"]);
     // An include that needs the source itself leaves nothing to put first.
     source.insert("more.txt".to_owned(), b"./lib\n".to_vec());
     assert_eq!(planned(&source).steps.len(), 1);

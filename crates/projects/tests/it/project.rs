@@ -46,7 +46,9 @@ pub(crate) fn project() -> ProjectId {
 
 impl Project {
     pub(crate) fn new() -> Self {
-        let data = tempfile::tempdir().unwrap();
+        // Making every build durable on a busy disk is most of the time, and nothing here is about that.
+        let memory = Path::new("/dev/shm");
+        let data = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         Self {
             layout: Layout::new(data.path().join("data")),
             data,
