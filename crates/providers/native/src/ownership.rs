@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::io::Errno;
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
@@ -31,9 +32,12 @@ pub(crate) fn hand_over(directory: &Path, id: u32) -> io::Result<()> {
     })
 }
 
-/// Makes the service the owner of a directory and what is in it again, without set-id bits.
+/// Makes the service the owner of a directory and what is in it again, without set-id bits. One that is gone needs nothing.
 pub(crate) fn take_back(directory: &Path) -> io::Result<()> {
-    let root = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())?;
+    let root = match rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        outcome => outcome?,
+    };
     let mode = rustix::fs::fstat(&root)?.st_mode;
     if mode & SET_ID != 0 {
         rustix::fs::fchmod(&root, Mode::from_raw_mode(mode & 0o7777 & !SET_ID))?;

