@@ -65,7 +65,7 @@ fn annotation(artifact: &Artifact, end: usize) -> Annotation {
 
 /// An item's id: what names it within its turn, made unique by the turn.
 fn item_id(turn: &Turn, name: &str) -> String {
-    format!("msg_{}_{name}", turn.id.hex())
+    format!("msg_{}_{}", turn.id.hex(), name.trim_start_matches("msg_"))
 }
 
 fn part(finished: &Finished) -> ContentPart {

@@ -99,7 +99,7 @@ mod tests {
         for path in cases {
             assert_eq!(raw(&path).parse_file().unwrap_err().code, Code::ProjectInvalid, "{path}");
         }
-        for path in ["a%2F..%2Fb", "%2fetc", "a%5cb", "a%0ab", "dir/", "dir%2F"] {
+        for path in ["a%2F..%2Fb", "%2fetc", "..%5cb", "a%0ab", "dir/", "dir%2F"] {
             assert!(raw(path).parse_file().is_err(), "{path}");
         }
         assert_eq!(raw("dir/").parse().unwrap().as_str(), "dir");
@@ -112,7 +112,7 @@ mod tests {
         let names: Vec<String> = serde_json::from_str(include_str!("../tests/cases/C069-names.json")).unwrap();
         for name in names {
             let found = raw(&utf8_percent_encode(&name, SEGMENT).to_string()).parse_file();
-            if name.contains('\\') || name.chars().any(char::is_control) {
+            if name.chars().any(char::is_control) {
                 assert!(found.is_err(), "{name}");
             } else {
                 assert_eq!(found.unwrap().as_str(), name);

@@ -1,0 +1,115 @@
+//! Builds and versions (UHP Environments §4).
+
+use serde::Serialize;
+use stead_domain::Timestamp;
+use stead_domain::build::{Build, BuildState, Package};
+use stead_engine::ProjectView;
+
+fn build_status(state: BuildState) -> &'static str {
+    match state {
+        BuildState::Waiting | BuildState::Running => "building",
+        BuildState::Ready => "ready",
+        BuildState::Failed => "failed",
+    }
+}
+
+fn stage(build: &Build) -> &'static str {
+    if build.state.is_ended() { "" } else { build.stage.as_str() }
+}
+
+fn failure(build: &Build) -> String {
+    build.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default()
+}
+
+/// One build in an environment's history: `packages` is a count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VersionEntry {
+    version: u32,
+    status: &'static str,
+    stage: &'static str,
+    started_at: i64,
+    finished_at: Option<i64>,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packages: Option<usize>,
+}
+
+impl From<&Build> for VersionEntry {
+    fn from(build: &Build) -> Self {
+        Self {
+            version: build.number,
+            status: build_status(build.state),
+            stage: stage(build),
+            started_at: build.started_at.as_seconds(),
+            finished_at: build.finished_at.map(Timestamp::as_seconds),
+            error: failure(build),
+            files: build.version.as_ref().map(|version| version.size.files),
+            bytes: build.version.as_ref().map(|version| version.size.bytes),
+            packages: build.version.as_ref().map(|version| version.packages.len()),
+        }
+    }
+}
+
+/// The record of a build: `packages` is a list, and the log may come along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BuildRecord {
+    id: String,
+    object: &'static str,
+    version: u32,
+    status: &'static str,
+    stage: &'static str,
+    started_at: i64,
+    finished_at: Option<i64>,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
+    packages: Vec<Package>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+impl BuildRecord {
+    /// The record, with its log when it was asked for.
+    pub fn of(build: Build, log: Option<String>) -> Self {
+        let (status, stage, error) = (build_status(build.state), stage(&build), failure(&build));
+        let size = build.version.as_ref().map(|version| version.size);
+        Self {
+            id: build.project_id.to_string(),
+            object: "environment.build",
+            version: build.number,
+            status,
+            stage,
+            started_at: build.started_at.as_seconds(),
+            finished_at: build.finished_at.map(Timestamp::as_seconds),
+            error,
+            log,
+            packages: build.version.map(|version| version.packages).unwrap_or_default(),
+            files: size.map(|size| size.files),
+            bytes: size.map(|size| size.bytes),
+        }
+    }
+}
+
+/// The answer of `GET …/versions`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VersionList {
+    id: String,
+    active: Option<u32>,
+    versions: Vec<VersionEntry>,
+}
+
+impl From<ProjectView> for VersionList {
+    fn from(view: ProjectView) -> Self {
+        Self {
+            id: view.project.id.to_string(),
+            active: view.project.active,
+            versions: view.builds.iter().map(VersionEntry::from).collect(),
+        }
+    }
+}

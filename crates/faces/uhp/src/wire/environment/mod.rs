@@ -1,0 +1,13 @@
+//! Environments, their sources and builds (UHP Environments §2 to §5).
+
+mod build;
+mod import;
+mod object;
+mod source;
+mod write;
+
+pub use build::{BuildRecord, VersionEntry, VersionList};
+pub use import::{ImportResult, ImportWrite};
+pub use object::{Environment, EnvironmentHarnesses, EnvironmentList, harnesses_of};
+pub use source::{DirectoryWrite, DirectoryWritten, FileDeleted, FileEntry, FileTree, FileWritten};
+pub use write::EnvironmentWrite;

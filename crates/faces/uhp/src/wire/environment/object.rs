@@ -1,0 +1,122 @@
+//! The environment object and its lists (UHP Environments §2 and §5).
+
+use serde::Serialize;
+use serde_json::Value;
+use stead_domain::ProjectId;
+use stead_domain::build::Package;
+use stead_domain::project::ProjectStatus;
+use stead_engine::ProjectView;
+
+use super::VersionEntry;
+use crate::wire::harness::HarnessName;
+
+/// An environment as clients read it: camelCase, milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Environment {
+    id: String,
+    object: &'static str,
+    name: String,
+    slug: String,
+    description: String,
+    entry: String,
+    status: &'static str,
+    mount: String,
+    version: Option<u32>,
+    latest_version: Option<u32>,
+    files: SourceSize,
+    packages: Vec<Package>,
+    declared: Declared,
+    runtime: Runtime,
+    /// Every build; left out of listings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    versions: Option<Vec<VersionEntry>>,
+    build: Option<VersionEntry>,
+    created_at: i64,
+    updated_at: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct SourceSize {
+    count: u64,
+    bytes: u64,
+}
+
+/// Packages that the owner asked for beside the manifests: none, as they are not served.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+struct Declared {
+    pip: [Value; 0],
+    npm: [Value; 0],
+    apt: [Value; 0],
+}
+
+/// The interpreter that was asked for: the default one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+struct Runtime {
+    python: &'static str,
+}
+
+impl Environment {
+    /// With every build.
+    pub fn whole(view: ProjectView) -> Self {
+        let versions = view.builds.iter().map(VersionEntry::from).collect();
+        Self { versions: Some(versions), ..Self::listed(view) }
+    }
+
+    /// As an entry of a list.
+    pub fn listed(view: ProjectView) -> Self {
+        let packages = view.active().and_then(|build| build.version.as_ref()).map(|version| version.packages.clone());
+        let build = view.latest().map(VersionEntry::from);
+        let project = view.project;
+        Self {
+            id: project.id.to_string(),
+            object: "environment",
+            mount: project.slug.mount(),
+            slug: project.slug.as_str().to_owned(),
+            name: project.name,
+            description: project.description,
+            entry: project.entry,
+            status: status(view.status),
+            version: project.active,
+            latest_version: (project.latest > 0).then_some(project.latest),
+            files: SourceSize { count: project.source.files, bytes: project.source.bytes },
+            packages: packages.unwrap_or_default(),
+            declared: Declared::default(),
+            runtime: Runtime::default(),
+            versions: None,
+            build,
+            created_at: project.created_at.as_millis(),
+            updated_at: project.updated_at.as_millis(),
+        }
+    }
+}
+
+fn status(status: ProjectStatus) -> &'static str {
+    match status {
+        ProjectStatus::Empty => "empty",
+        ProjectStatus::Building => "building",
+        ProjectStatus::Ready => "ready",
+        ProjectStatus::Failed => "failed",
+    }
+}
+
+/// The answer of `GET /v1/environments`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EnvironmentList {
+    /// Oldest first.
+    pub environments: Vec<Environment>,
+}
+
+/// The answer of `GET …/harnesses`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EnvironmentHarnesses {
+    /// The environment.
+    pub id: String,
+    /// Those that name it.
+    pub harnesses: Vec<HarnessName>,
+}
+
+/// The answer of `GET …/harnesses` for this environment.
+pub fn harnesses_of(id: ProjectId, harnesses: Vec<HarnessName>) -> EnvironmentHarnesses {
+    EnvironmentHarnesses { id: id.to_string(), harnesses }
+}
