@@ -19,12 +19,12 @@ impl Console {
     pub(crate) fn show(self, json: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { print(&format!("{json:#}\n")) } else { print(&text()) }
     }
+}
 
-    /// Says something that is not data.
-    pub(crate) fn note(self, text: &str) {
-        // When standard error is gone there is nobody to tell.
-        let _ = writeln!(io::stderr(), "{text}");
-    }
+/// Says something that is not data.
+pub(crate) fn note(text: &str) {
+    // When standard error is gone there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Writes text to standard output.

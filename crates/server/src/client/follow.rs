@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Client, Failure, segment};
 
 /// For how long a server may be away before following it is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest line; the server sends far shorter ones.
 const MAX_LINE: usize = 16 << 20;

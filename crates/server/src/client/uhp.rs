@@ -45,6 +45,7 @@ pub(crate) struct PackageItem {
 
 /// One build in a project's history.
 #[derive(Debug, Clone, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the protocol names the field")]
 pub(crate) struct Version {
     pub(crate) version: u32,
     pub(crate) status: String,

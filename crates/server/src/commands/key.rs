@@ -5,7 +5,7 @@ use stead_face_stead::wire;
 
 use super::Context;
 use crate::client::{Failure, segment};
-use crate::console::{instant, table};
+use crate::console::{instant, note, table};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
@@ -34,7 +34,7 @@ pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Fa
             let made = client.post_json::<wire::KeyCreated>("/stead/v1/keys", &body).await?;
             if !console.json {
                 let key = &made.value.key;
-                console.note(&format!("{} may {}. This is its secret, shown this once:", key.id, key.verbs.join(", ")));
+                note(&format!("{} may {}. This is its secret, shown this once:", key.id, key.verbs.join(", ")));
             }
             console.show(&made.json, || format!("{}\n", made.value.secret))
         }
@@ -51,7 +51,7 @@ pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Fa
         KeyCommand::Revoke { id } => {
             let revoked = client.delete::<wire::Key>(&format!("/stead/v1/keys/{}", segment(&id))).await?;
             if !console.json {
-                console.note(&format!("{} is revoked", revoked.value.id));
+                note(&format!("{} is revoked", revoked.value.id));
                 return Ok(());
             }
             console.show(&revoked.json, String::new)

@@ -7,7 +7,7 @@ use reqwest::Method;
 
 use super::Context;
 use crate::client::{Directory, Failure, relative_path, segment};
-use crate::console::printable;
+use crate::console::{note, printable};
 
 /// One file to fetch.
 pub(crate) struct Wanted<'a> {
@@ -35,7 +35,7 @@ pub(crate) async fn save(context: &Context, directory: &Path, files: &[Wanted<'_
             writing.write(&bytes.map_err(|error| context.client.unanswered(&error))?)?;
         }
         writing.finish()?;
-        context.console.note(&format!("saved {}", printable(&directory.join(file.path).display().to_string())));
+        note(&format!("saved {}", printable(&directory.join(file.path).display().to_string())));
     }
     Ok(())
 }

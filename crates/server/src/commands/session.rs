@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Context;
 use super::save::{Wanted, save};
 use crate::client::{Anything, Failure, Files, SessionItem, Sessions, Turns, segment};
-use crate::console::{instant, printable, size, table};
+use crate::console::{instant, note, printable, size, table};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
@@ -47,7 +47,7 @@ pub(crate) async fn session(context: &Context, command: SessionCommand) -> Resul
         SessionCommand::Rm { session } => {
             let answer = context.client.delete::<Anything>(&format!("/v1/sessions/{}", segment(&session))).await?;
             if !context.console.json {
-                context.console.note(&format!("removed {}", printable(&session)));
+                note(&format!("removed {}", printable(&session)));
                 return Ok(());
             }
             context.console.show(&answer.json, String::new)

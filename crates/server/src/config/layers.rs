@@ -75,7 +75,7 @@ impl Layers {
                 }
             }
             Err(error) => {
-                self.errors.push(format!("{source}: {}", error.to_string().trim_end().replace('\n', "\n    ")))
+                self.errors.push(format!("{source}: {}", error.to_string().trim_end().replace('\n', "\n    ")));
             }
         }
     }

@@ -106,14 +106,12 @@ mod tests {
 
     use super::*;
 
+    async fn panics() -> &'static str {
+        panic!("the secret words of a panic")
+    }
+
     fn router() -> Router {
-        let uhp = Router::new().route("/v1/uhp", get(|| async { "uhp" })).route(
-            "/v1/panic",
-            get(|| async {
-                let nothing: Option<&str> = None;
-                nothing.expect("the secret words of a panic")
-            }),
-        );
+        let uhp = Router::new().route("/v1/uhp", get(|| async { "uhp" })).route("/v1/panic", get(panics));
         let stead = Router::new().route("/stead/v1/server", get(|| async { "stead" }));
         compose(uhp, stead, Hosts::new("127.0.0.1:1".parse().unwrap(), &[]), CancellationToken::new())
     }

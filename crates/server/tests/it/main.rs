@@ -1,4 +1,9 @@
 //! The shipped program from the outside.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "these are tests, though what they share is not marked as such"
+)]
 
 mod client;
 mod configuration;

@@ -105,6 +105,17 @@ impl TestServer {
     }
 }
 
+impl TestServer {
+    /// Removes the control groups of a server that is gone; a live one keeps its own for the next start.
+    fn remove_groups(&self) {
+        let node = std::fs::read_to_string(self.data().join("node")).unwrap_or_default();
+        let Some(tail) = node.trim().len().checked_sub(12).map(|start| &node.trim()[start..]) else { return };
+        for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            let _ = std::fs::remove_dir(hierarchy.path().join(format!("stead-{tail}")));
+        }
+    }
+}
+
 impl Drop for TestServer {
     fn drop(&mut self) {
         // A stop in good order lets the server take its sandboxes down; a crash test has ended it already.
@@ -118,6 +129,7 @@ impl Drop for TestServer {
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
+        self.remove_groups();
         if std::thread::panicking() {
             eprintln!("the server's log:\n{}", self.log());
         }

@@ -3,6 +3,7 @@
 mod registries;
 mod tools;
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Args;
@@ -14,6 +15,9 @@ use crate::client::Failure;
 use crate::config::Settings;
 use crate::console::{print, printable};
 use crate::serve::ConfigurationArgs;
+
+/// Control groups of doctor's own: those of a running server are left alone.
+const GROUP: &str = "stead-doctor";
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -113,10 +117,10 @@ fn data_directory(path: &Path, findings: &mut Vec<Finding>) -> std::path::PathBu
 
 fn kernel(data: &Path, findings: &mut Vec<Finding>) {
     let probed = std::env::current_exe().and_then(|program| {
-        // A prefix of its own: a running server's groups are left alone.
-        let cgroups = CgroupManager::detect("stead-doctor").map_err(std::io::Error::other)?;
+        let cgroups = CgroupManager::detect(GROUP).map_err(std::io::Error::other)?;
         features::probe(&program, &cgroups, data)
     });
+    remove_groups();
     match probed {
         Ok(probed) => findings.extend(probed.all.into_iter().map(|feature| Finding {
             name: feature.name,
@@ -137,6 +141,13 @@ fn kernel(data: &Path, findings: &mut Vec<Finding>) {
                 None,
             ));
         }
+    }
+}
+
+/// Removes the empty groups that looking made. Where they cannot be found they stay, and harm nothing.
+fn remove_groups() {
+    for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+        let _ = std::fs::remove_dir(hierarchy.path().join(GROUP));
     }
 }
 
@@ -162,9 +173,9 @@ fn described(report: &Report) -> String {
             Standing::Missing if finding.required => "MISSING ",
             Standing::Missing => "missing ",
         };
-        text.push_str(&format!("{standing}{:<width$}  {}\n", finding.name, printable(&finding.explanation)));
+        let _ = writeln!(text, "{standing}{:<width$}  {}", finding.name, printable(&finding.explanation));
         if let Some(fix) = finding.fix.as_ref().filter(|_| finding.standing != Standing::Good) {
-            text.push_str(&format!("{:<1$}to change it: {fix}\n", "", width + 10));
+            let _ = writeln!(text, "{:<1$}to change it: {fix}", "", width + 10);
         }
     }
     text.push_str(if report.ok {

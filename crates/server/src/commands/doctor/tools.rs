@@ -14,30 +14,35 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
     findings.push(if Toolchain::has_bash() {
         Finding::good("bash", BASH)
     } else {
-        Finding::missing("bash", true, format!("{BASH} is not there: nothing can be built or run"), install("bash"))
+        Finding::missing(
+            "bash",
+            true,
+            format!("{BASH} is not there: nothing can be built or run"),
+            Some(install("bash")),
+        )
     });
     findings.push(match &tools.python {
         Some(python) if python.pip.is_some() => Finding::good("python", format!("{PYTHON}, {}", python.version)),
         Some(python) => Finding {
             standing: Standing::Partial,
-            fix: install("python3-venv"),
+            fix: Some(install("python3-venv")),
             ..Finding::good("python", format!("{PYTHON}, {}, which cannot make environments with pip", python.version))
         },
         None => {
             let text = format!("{PYTHON} is not there: projects with Python packages cannot be built");
-            Finding::missing("python", false, text, install("python3 python3-venv"))
+            Finding::missing("python", false, text, Some(install("python3 python3-venv")))
         }
     });
     findings.push(match &tools.node {
         Some(node) if node.npm.is_some() => Finding::good("node", format!("{NODE}, {}", node.version)),
         Some(node) => Finding {
             standing: Standing::Partial,
-            fix: install("npm"),
+            fix: Some(install("npm")),
             ..Finding::good("node", format!("{NODE}, {}, without {NPM}", node.version))
         },
         None => {
             let text = format!("{NODE} is not there: projects with Node packages cannot be built");
-            Finding::missing("node", false, text, install("nodejs npm"))
+            Finding::missing("node", false, text, Some(install("nodejs npm")))
         }
     });
     findings.push(match &tools.uv {
@@ -52,6 +57,6 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
     findings
 }
 
-fn install(packages: &str) -> Option<String> {
-    Some(format!("apt-get install {packages}"))
+fn install(packages: &str) -> String {
+    format!("apt-get install {packages}")
 }

@@ -6,7 +6,7 @@ use stead_face_stead::wire::Build;
 
 use super::{Context, find};
 use crate::client::{Answer, Environment, Failure, follow_build_log, segment};
-use crate::console::{print_bytes, print_error_bytes, printable};
+use crate::console::{note, print_bytes, print_error_bytes, printable};
 
 /// How often the stage is looked at while the log is silent or not.
 const LOOK: Duration = Duration::from_millis(400);
@@ -20,12 +20,12 @@ pub(super) async fn build(context: &Context, project: &str, fresh: bool, no_wait
     if no_wait {
         return context.console.show(&started.json, || format!("{number}\n"));
     }
-    context.console.note(&format!("build {number} of {} has started", project.slug));
+    note(&format!("build {number} of {} has started", project.slug));
     let ended = follow(context, &project, number, context.console.json, true).await?;
     if context.console.json {
         context.console.show(&ended.json, String::new)?;
     }
-    verdict(context, &project, &ended.value)
+    verdict(&project, &ended.value)
 }
 
 pub(super) async fn log(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ pub(super) async fn cancel(context: &Context, project: &str, version: Option<u32
         return context.console.show(&answer.json, String::new);
     }
     let state = if answer.value.is_ended() { answer.value.state.as_str() } else { "being cancelled" };
-    context.console.note(&format!("build {number} of {} is {state}", project.slug));
+    note(&format!("build {number} of {} is {state}", project.slug));
     Ok(())
 }
 
@@ -65,10 +65,10 @@ fn number(project: &Environment, version: Option<u32>) -> Result<u32, Failure> {
     })
 }
 
-fn verdict(context: &Context, project: &Environment, build: &Build) -> Result<(), Failure> {
+fn verdict(project: &Environment, build: &Build) -> Result<(), Failure> {
     let (number, slug) = (build.version, &project.slug);
     if build.state == "ready" {
-        context.console.note(&format!("build {number} of {slug} is ready; new sessions read it at {}", project.mount));
+        note(&format!("build {number} of {slug} is ready; new sessions read it at {}", project.mount));
         return Ok(());
     }
     let why = build.error.as_deref().unwrap_or("the server gives no reason");
@@ -120,7 +120,7 @@ async fn follow_into(
                     {
                         stage.clone_from(&build.value.stage);
                         if !stage.is_empty() {
-                            context.console.note(&format!("==> {}", printable(&stage)));
+                            note(&format!("==> {}", printable(&stage)));
                         }
                     }
                 }

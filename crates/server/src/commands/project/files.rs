@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Context, find};
 use crate::client::{Answer, Anything, Failure, FileTree, ImportResult, pack, segment, source_path};
-use crate::console::{colour, instant, print_bytes, printable, size, table};
+use crate::console::{colour, instant, note, print_bytes, printable, size, table};
 
 pub(super) async fn list(context: &Context, project: &str) -> Result<(), Failure> {
     let project = find(context, project).await?;
@@ -39,12 +39,10 @@ pub(super) async fn import(context: &Context, project: &str, path: &Path, replac
     let metadata =
         std::fs::metadata(path).map_err(|error| Failure::io(format_args!("read {}", path.display()), &error))?;
     let project = find(context, project).await?;
-    let (body, total) = if metadata.is_dir() { packed(context, path, Path::new(""))? } else { whole(path).await? };
+    let (body, total) = if metadata.is_dir() { packed(path, Path::new(""))? } else { whole(path)? };
     let answer = send_archive(context, &project.id, body, total, replace).await?;
-    context.console.show(&answer.json, String::new).and_then(|()| {
-        report(context, &answer.value);
-        Ok(())
-    })
+    report(context, &answer.value);
+    context.console.show(&answer.json, String::new)
 }
 
 pub(super) async fn put(context: &Context, project: &str, local: &Path, remote: Option<&str>) -> Result<(), Failure> {
@@ -59,12 +57,12 @@ pub(super) async fn put(context: &Context, project: &str, local: &Path, remote: 
     let executable = metadata.permissions().mode() & 0o111 != 0;
     if metadata.is_dir() || executable {
         // A PUT of one file cannot say that it is executable; an archive of one can.
-        let (body, total) = packed(context, local, Path::new(remote.trim_end_matches('/')))?;
+        let (body, total) = packed(local, Path::new(remote.trim_end_matches('/')))?;
         let answer = send_archive(context, &project.id, body, total, false).await?;
         report(context, &answer.value);
         return context.console.show(&answer.json, String::new);
     }
-    let (body, total) = whole(local).await?;
+    let (body, total) = whole(local)?;
     let path = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
     let (body, bar) = shown(body, total);
     let request = context.client.request(Method::PUT, &path).header("content-type", "application/octet-stream");
@@ -93,7 +91,7 @@ pub(super) async fn get(context: &Context, project: &str, remote: &str, local: O
         let bytes = bytes.map_err(|error| context.client.unanswered(&error))?;
         match &mut file {
             Some(file) => {
-                std::io::Write::write_all(file, &bytes).map_err(|error| Failure::io("write the file", &error))?
+                std::io::Write::write_all(file, &bytes).map_err(|error| Failure::io("write the file", &error))?;
             }
             None => print_bytes(&bytes)?,
         }
@@ -109,17 +107,17 @@ pub(super) async fn remove(context: &Context, project: &str, path: &str) -> Resu
     context.console.show(&answer.json, String::new)
 }
 
-fn packed(context: &Context, path: &Path, inside: &Path) -> Result<(Body, u64), Failure> {
+fn packed(path: &Path, inside: &Path) -> Result<(Body, u64), Failure> {
     let packed = pack(path, inside)?;
     if !packed.left_out.is_empty() {
         let names: Vec<String> = packed.left_out.iter().map(|path| printable(&path.display().to_string())).collect();
-        context.console.note(&format!("left out: {}", names.join(", ")));
+        note(&format!("left out: {}", names.join(", ")));
     }
     Ok((Body::wrap_stream(ReceiverStream::new(packed.pieces)), packed.estimate))
 }
 
 /// A file as a body.
-async fn whole(path: &Path) -> Result<(Body, u64), Failure> {
+fn whole(path: &Path) -> Result<(Body, u64), Failure> {
     let failed = |error: std::io::Error| Failure::io(format_args!("read {}", path.display()), &error);
     let mut file = std::fs::File::open(path).map_err(failed)?;
     let total = file.metadata().map_err(failed)?.len();
@@ -183,10 +181,10 @@ fn report(context: &Context, result: &ImportResult) {
         return;
     }
     for member in &result.stead_skipped {
-        context.console.note(&format!("skipped {}: {}", printable(&member.name), printable(&member.reason)));
+        note(&format!("skipped {}: {}", printable(&member.name), printable(&member.reason)));
     }
     let (count, bytes) = (result.count, size(result.bytes));
-    context.console.note(&format!(
+    note(&format!(
         "{} files written, {} members skipped; the project now holds {count} files, {bytes}",
         result.written, result.skipped
     ));

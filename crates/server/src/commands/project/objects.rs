@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Context, find};
 use crate::client::{Answer, Anything, Environment, Environments, Failure, Versions, segment};
-use crate::console::{instant, print, printable, size, table};
+use crate::console::{instant, note, print, printable, size, table};
 
 /// Every project of the workspace.
 pub(super) async fn all(context: &Context) -> Result<Answer<Environments>, Failure> {
@@ -24,7 +24,7 @@ pub(super) async fn create(context: &Context, name: &str, description: &str, ent
     let body = json!({ "name": name, "description": description, "entry": entry });
     let made = context.client.post_json::<Environment>("/v1/environments", &body).await?;
     if !context.console.json {
-        context.console.note(&format!("made {}, which sessions will see at {}", made.value.slug, made.value.mount));
+        note(&format!("made {}, which sessions will see at {}", made.value.slug, made.value.mount));
     }
     context.console.show(&made.json, || format!("{}\n", made.value.id))
 }
@@ -112,7 +112,7 @@ pub(super) async fn activate(context: &Context, project: &str, version: u32) -> 
     if context.console.json {
         return context.console.show(&answer.json, String::new);
     }
-    context.console.note(&format!("new sessions read version {version} of {}", answer.value.slug));
+    note(&format!("new sessions read version {version} of {}", answer.value.slug));
     Ok(())
 }
 
@@ -122,6 +122,6 @@ pub(super) async fn delete(context: &Context, project: &str) -> Result<(), Failu
     if context.console.json {
         return print(&format!("{:#}\n", answer.json));
     }
-    context.console.note(&format!("deleted {}", project.slug));
+    note(&format!("deleted {}", project.slug));
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::project::find;
 use super::save::{Wanted, save};
 use crate::client::{Anything, Failure, HarnessItem, Harnesses, Response, Turns, follow_output, segment};
 use crate::config::parse_duration;
-use crate::console::{print, print_bytes, print_error_bytes, printable};
+use crate::console::{note, print, print_bytes, print_error_bytes, printable};
 
 /// Exit statuses, as `timeout` and shells have them.
 const TIME_LIMIT: u8 = 124;
@@ -50,12 +50,12 @@ pub(crate) async fn run(context: &Context, arguments: RunArgs) -> Result<u8, Fai
     let started = start(context, &arguments).await?;
     let session = &started.metadata.session_id;
     if !arguments.rm {
-        context.console.note(&format!("session {}", printable(session)));
+        note(&format!("session {}", printable(session)));
     }
     let status = follow(context, &started.id).await;
     let turn = context.client.get::<Turn>(&format!("/stead/v1/turns/{}", segment(&started.id))).await;
     if let Ok(turn) = &turn {
-        warn(context, &turn.value);
+        warn(&turn.value);
     }
     if let Some(directory) = &arguments.save {
         let turn = turn?.value;
@@ -128,10 +128,10 @@ async fn follow(context: &Context, response: &str) -> Result<u8, Failure> {
                 signal.map_err(|error| Failure::io("wait for signals", &error))?;
                 interrupts += 1;
                 if interrupts > 1 {
-                    context.console.note("not waiting for the task to end; it is being cancelled");
+                    note("not waiting for the task to end; it is being cancelled");
                     return Ok(INTERRUPTED_HERE);
                 }
-                context.console.note("cancelling the task; once more not to wait for it");
+                note("cancelling the task; once more not to wait for it");
                 let path = format!("/v1/responses/{}/cancel", segment(response));
                 context.client.post::<Anything>(&path).await?;
             }
@@ -141,9 +141,9 @@ async fn follow(context: &Context, response: &str) -> Result<u8, Failure> {
         return Err(Failure::new("the server ended the output without saying how the task ended"));
     };
     if let Some(failure) = &failure {
-        context.console.note(&format!("the task failed: {}", printable(&failure.message)));
+        note(&format!("the task failed: {}", printable(&failure.message)));
     }
-    Ok(status(context, &state, exit))
+    Ok(status(&state, exit))
 }
 
 fn pass_on(line: &OutputLine, json: bool) -> Result<(), Failure> {
@@ -163,20 +163,18 @@ fn pass_on(line: &OutputLine, json: bool) -> Result<(), Failure> {
 }
 
 /// The command's status as a shell would give it.
-fn status(context: &Context, state: &str, exit: Option<Exit>) -> u8 {
+fn status(state: &str, exit: Option<Exit>) -> u8 {
     match (state, exit) {
         ("budget_reached", _) => {
-            context.console.note("the task reached its time limit");
+            note("the task reached its time limit");
             TIME_LIMIT
         }
         ("cancelled", _) => {
-            context.console.note("the task was cancelled");
+            note("the task was cancelled");
             INTERRUPTED_HERE
         }
         ("interrupted", _) => {
-            context
-                .console
-                .note("the task was interrupted: the server or its host stopped; it is not run again by itself");
+            note("the task was interrupted: the server or its host stopped; it is not run again by itself");
             1
         }
         (_, Some(Exit::Code(code))) => code as u8,
@@ -186,8 +184,8 @@ fn status(context: &Context, state: &str, exit: Option<Exit>) -> u8 {
     }
 }
 
-fn warn(context: &Context, turn: &Turn) {
+fn warn(turn: &Turn) {
     for file in &turn.excess {
-        context.console.note(&format!("not kept: {}: {}", printable(&file.path), printable(&file.reason)));
+        note(&format!("not kept: {}: {}", printable(&file.path), printable(&file.reason)));
     }
 }
