@@ -19,7 +19,9 @@ cargo build --quiet --locked --release -p stead-server >&2 || die "building the 
 cargo build --quiet --locked --release -p stead-sandbox --example launch_time >&2 || die "building the launch timer failed"
 need_uv target/tools/toolchains
 
-STEAD__BUILDS__REGISTRY_HOSTS=$(registry_hosts | tr ' ' ',')
-[ -n "$STEAD__BUILDS__REGISTRY_HOSTS" ] || unset STEAD__BUILDS__REGISTRY_HOSTS
-export STEAD__BUILDS__REGISTRY_HOSTS 2>/dev/null || true
+hosts=$(registry_hosts || true)
+if [ -n "$hosts" ]; then
+    STEAD__BUILDS__REGISTRY_HOSTS=$(printf '%s' "$hosts" | tr ' ' ',')
+    export STEAD__BUILDS__REGISTRY_HOSTS
+fi
 exec /usr/bin/python3 -B scripts/bench/main.py --runtime "$STEAD_RUNTIME" --uv target/tools/toolchains/uv/bin/uv "$@"

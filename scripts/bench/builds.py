@@ -57,7 +57,7 @@ def measure(bench, client):
     hand = Figure("venv + pip + npm by hand", hand_samples, command=BY_HAND)
     again = Figure("pip + npm again by hand", hand_again, command=ByHand.AGAIN)
     yield Figure("cold build, 10 + 2 packages", cold_samples, command=request, yardstick=hand,
-                 note="both begin with empty download caches; the build also compiles, seals and records")
+                 note="both begin with empty download caches; the build also isolates, seals and records")
     yield Figure("  rebuild, nothing changed", same, command=request, yardstick=again)
     yield Figure("  rebuild, one line changed", line, command="PUT app.py (not timed); " + request, yardstick=again)
 

@@ -152,7 +152,7 @@ fn bubblewrap(program: &str, mounts: &[Mount], scratch: &Path) -> Result<Vec<Str
         let target = mount.target().display().to_string();
         match mount {
             Mount::BindReadOnly { source, .. } => {
-                line.extend(["--ro-bind".into(), source.display().to_string(), target])
+                line.extend(["--ro-bind".into(), source.display().to_string(), target]);
             }
             Mount::Symlink { to, .. } => line.extend(["--symlink".into(), to.display().to_string(), target]),
             Mount::Directory { .. } => line.extend(["--dir".into(), target]),
