@@ -19,6 +19,7 @@ use crate::plan::{Shape, version_mounts};
 use crate::runtime::NativeRuntime;
 use crate::sandbox::Sandbox;
 use crate::slots::Lease;
+use crate::sweep::end_leftover;
 use crate::{ownership, removal};
 
 /// The home directory of a build lies in memory.
@@ -71,7 +72,10 @@ impl Builds {
                 Ok(Box::new(NativeBuild { inside: Some(inside), runtime, quota, handle: Handle::current() }))
             }
             Err(error) => {
-                blocking(move || borrowed.give_back()).await?;
+                let clear =
+                    move || end_leftover(&borrowed.host, &name_of(borrowed.slot)).and_then(|_| borrowed.give_back());
+                // The lease stays when this fails, which is logged; the reason why there is no sandbox is worth more.
+                let _ = blocking(clear).await;
                 Err(error)
             }
         }
@@ -113,7 +117,6 @@ impl Builds {
             slot: borrowed.slot,
             mounts: mounts(spec),
             limits: spec.limits,
-            directory: "/",
             pseudo_terminals: false,
         };
         let egress = self.host.build_egress(spec.network, format!("build of {}", spec.project_id));

@@ -30,8 +30,6 @@ pub(crate) struct Shape {
     /// What is mounted besides the system, in order.
     pub(crate) mounts: Vec<Mount>,
     pub(crate) limits: SandboxLimits,
-    /// Where the runtime starts, inside.
-    pub(crate) directory: &'static str,
     /// Whether programs may make terminals.
     pub(crate) pseudo_terminals: bool,
 }
@@ -102,7 +100,8 @@ pub(crate) fn plan(
         program: Program::Descriptor,
         arguments,
         environment: Vec::new(),
-        working_directory: PathBuf::from(shape.directory),
+        // Not the workspace, whose mode is the tenant's to change.
+        working_directory: PathBuf::from("/"),
         // The runtime wants its socket as standard input, so it is bound here and handed over.
         listen: None,
     })

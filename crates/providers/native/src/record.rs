@@ -112,7 +112,11 @@ impl Files {
             DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
             std::os::unix::fs::lchown(&directory, Some(owner), Some(owner))?;
         }
-        write_json(&top, Self::RECORD, record, true)?;
+        // Not renamed into place: until this is on disk nothing was started, and half a record counts as none. The file
+        // system then has all of it to write at once.
+        let mut file = private(&top.join(Self::RECORD))?;
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.sync_all()?;
         File::open(&top)?.sync_all()?;
         File::open(&self.directory)?.sync_all()
     }
@@ -142,13 +146,13 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T
     }
 }
 
-/// Writes a file that appears whole or not at all, readable by the service alone. A durable one is on disk before it appears.
-pub(crate) fn write_json(directory: &Path, name: &str, value: &impl Serialize, durable: bool) -> io::Result<()> {
+/// Writes a file that appears whole or not at all, readable by the service alone.
+pub(crate) fn write_json(directory: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     let temporary = directory.join(format!(".{name}"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
-    if durable {
-        file.sync_all()?;
-    }
+    private(&temporary)?.write_all(&serde_json::to_vec(value)?)?;
     fs::rename(&temporary, directory.join(name))
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }

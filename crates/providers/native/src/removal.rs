@@ -32,7 +32,10 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(error) => Err(error.into()),
         Ok(top) => {
             empty(&top)?;
-            Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+            match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOENT) => Ok(()),
+                outcome => Ok(outcome?),
+            }
         }
     }
 }
@@ -135,7 +138,7 @@ mod tests {
         fs::create_dir(tree.join("shut")).unwrap();
         if rustix::process::geteuid().is_root() {
             fs::write(tree.join("shut/file"), "").unwrap();
-            fs::set_permissions(tree.join("shut"), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(tree.join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
         }
         remove(&tree).unwrap();
         assert!(!tree.exists() && outside.join("kept").exists());

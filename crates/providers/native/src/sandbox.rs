@@ -218,7 +218,7 @@ impl Sandbox {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.operation = Some(operation);
         let directory = self.host.run.of(&self.name);
-        record::write_json(&directory, LaunchRecord::FILE, &*record, false)
+        record::write_json(&directory, LaunchRecord::FILE, &*record)
             .map_err(failed("write down a launch", &directory))?;
         Ok(record.clone())
     }
@@ -252,7 +252,7 @@ fn start_process(
     fingerprint: String,
 ) -> Result<Started, ProviderError> {
     let cgroup = host.cgroups.create(&shape.name, &plan::limits(&shape.limits)).map_err(cgroup_failed)?;
-    let digest: String = Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex(&Sha256::digest(token.as_bytes()));
     let plan = plan::plan(host, shape, cgroup, &digest, egress)?;
     let directory = host.run.of(&shape.name);
     let socket = directory.join(RUNTIME_SOCKET);
@@ -278,7 +278,7 @@ fn start_process(
             socket,
             token,
         };
-        record::write_json(&directory, LaunchRecord::FILE, &record, false)?;
+        record::write_json(&directory, LaunchRecord::FILE, &record)?;
         Ok(record)
     });
     match record {
@@ -304,7 +304,12 @@ fn listen(host: &Host, name: &str) -> rustix::io::Result<OwnedFd> {
 fn fresh_token() -> String {
     let mut bytes = [0_u8; 32];
     rand::rng().fill_bytes(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// A runtime's last words: at most 4 KiB, and only what is there already.

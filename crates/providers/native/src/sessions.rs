@@ -74,7 +74,8 @@ impl Sessions {
         let sessions = Self { host, files, entries: Mutex::default() };
         for environment in sessions.files.list().map_err(failed("list the environments", &directory))? {
             if let Some(record) = sessions.record(environment)? {
-                sessions.ensure_lease(&record)?;
+                // A conflict is logged, and keeps this environment from being started.
+                let _ = sessions.ensure_lease(&record);
             }
         }
         Ok(sessions)
@@ -94,10 +95,12 @@ impl Sessions {
         }
         let this = Arc::clone(&self);
         let record = blocking(move || this.make(operation, environment, workspace)).await?;
+        let name = name_of(record.slot);
         let outcome = self.run(&held, operation, workspace, record, spec).await;
         if outcome.is_err() {
             let this = Arc::clone(&self);
-            if let Err(error) = blocking(move || this.remove(environment)).await {
+            let clear = move || end_leftover(&this.host, &name).and_then(|_| this.remove(environment));
+            if let Err(error) = blocking(clear).await {
                 tracing::error!(%environment, %error, "an environment that could not be made is still there");
             }
         }
@@ -121,12 +124,16 @@ impl Sessions {
 
     pub(crate) async fn stop(self: Arc<Self>, environment: EnvironmentId) -> Result<(), ProviderError> {
         let held = self.hold(environment).await;
-        self.end(&held, environment).await
+        let this = Arc::clone(&self);
+        let record = blocking(move || this.record(environment)).await?;
+        self.end(&held, record.as_ref()).await
     }
 
     pub(crate) async fn delete(self: Arc<Self>, environment: EnvironmentId) -> Result<(), ProviderError> {
         let held = self.hold(environment).await;
-        self.end(&held, environment).await?;
+        let this = Arc::clone(&self);
+        let record = blocking(move || this.record(environment)).await?;
+        self.end(&held, record.as_ref()).await?;
         let this = Arc::clone(&self);
         blocking(move || this.remove(environment)).await?;
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(&environment);
@@ -192,6 +199,7 @@ impl Sessions {
                 "the environment belongs to another workspace",
             ));
         }
+        self.ensure_lease(&record)?;
         let fingerprint = serde_json::to_string(&spec).map_err(|error| {
             ProviderError::permanent("sandbox_plan", format!("the description cannot be written down: {error}"))
         })?;
@@ -203,12 +211,8 @@ impl Sessions {
                 }
                 return Ok(blocking(move || sandbox.confirm(operation)).await?.handle());
             }
-            sandbox.end().await?;
-            held.set(None);
-        } else {
-            let (host, name) = (Arc::clone(&self.host), name_of(record.slot));
-            blocking(move || end_leftover(&host, &name)).await?;
         }
+        self.end(held, Some(&record)).await?;
         let environment = record.environment;
         let shape = self.shape(&record, &spec);
         let egress = self.host.session_egress(spec.network, environment.to_string());
@@ -232,23 +236,24 @@ impl Sessions {
             slot: record.slot,
             mounts,
             limits: self.host.config.limits,
-            directory: WORKSPACE,
             pseudo_terminals: true,
         }
     }
 
-    async fn end(&self, held: &Held, environment: EnvironmentId) -> Result<(), ProviderError> {
+    /// Ends whatever runs, launched by this process or an earlier one.
+    async fn end(&self, held: &Held, record: Option<&Record>) -> Result<(), ProviderError> {
         if let Some(sandbox) = held.live() {
-            sandbox.end().await?;
-            held.set(None);
-            return Ok(());
+            let ended = sandbox.end().await;
+            if ended.is_ok() {
+                held.set(None);
+                return Ok(());
+            }
+            // What could not be cleared up then may be cleared up now.
         }
-        let path = self.files.of(environment);
-        let record = self.files.read(environment).map_err(failed("read an environment's record", &path))?;
-        if let Some(record) = record {
-            let host = Arc::clone(&self.host);
-            blocking(move || end_leftover(&host, &name_of(record.slot))).await?;
-        }
+        let Some(record) = record else { return Ok(()) };
+        let (host, name) = (Arc::clone(&self.host), name_of(record.slot));
+        blocking(move || end_leftover(&host, &name)).await?;
+        held.set(None);
         Ok(())
     }
 

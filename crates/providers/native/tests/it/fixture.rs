@@ -61,7 +61,7 @@ impl Fixture {
         let mut config = NativeConfig::new(scratch.path().join("data"), run, program);
         config.launcher = launcher();
         config.slots = SLOTS;
-        config.uid_base = 0x6000_0000 + (std::process::id() % 512 * 16 + number % 16) * SLOTS * UIDS_PER_SLOT / 4;
+        config.uid_base = 0x6000_0000 + (std::process::id() % 64 * 32 + number % 32) * SLOTS * UIDS_PER_SLOT;
         config.cgroup_prefix = format!("stead-native-test-{}-{number}", std::process::id());
         Self { scratch, config }
     }

@@ -11,7 +11,12 @@ use crate::needs_root;
 #[tokio::test]
 async fn nothing_of_the_service_shows_inside() {
     needs_root!();
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
+    let (bundle, tools) = (fixture.scratch.path().join("bundle"), fixture.directory("tools"));
+    fs::write(&bundle, "ours\n").unwrap();
+    fs::write(tools.join("tool"), "tool\n").unwrap();
+    fixture.config.ca_bundle = Some(bundle);
+    fixture.config.toolchains = vec![tools];
     let provider = fixture.open();
     let environment = EnvironmentId::new(&Ids);
     known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
@@ -19,10 +24,11 @@ async fn nothing_of_the_service_shows_inside() {
     let text = "hostname; id -u; ls -A / | tr '\\n' ' '; echo
         ls -l /proc/self/fd | grep -v -e total -e /dev/null -e pipe: -e /proc/ -e stead-script; cat /etc/shadow 2>&1 | tail -1; ls /run
         for file in environ mem fd/0 exe; do (exec 3</proc/1/$file) 2>/dev/null && echo opened $file; done
-        kill -9 1; kill -TERM 1; grep -c . /proc/net/route; grep NoNewPrivs /proc/self/status";
+        kill -9 1; kill -TERM 1; grep -c . /proc/net/route; grep NoNewPrivs /proc/self/status
+        cat /etc/ssl/certs/ca-certificates.crt /opt/stead/tools/tool";
     let seen = run(&*runtime, text).await.stdout;
-    let expected = "stead\n1000\nbin dev etc home lib lib64 proc run sbin tmp usr var workspace \n\
-                    cat: /etc/shadow: No such file or directory\n1\nNoNewPrivs:\t1\n";
+    let expected = "stead\n1000\nbin dev etc home lib lib64 opt proc run sbin tmp usr var workspace \n\
+                    cat: /etc/shadow: No such file or directory\n1\nNoNewPrivs:\t1\nours\ntool\n";
     let expected = expected.replace("lib lib64", &libraries());
     assert_eq!(seen, expected);
 

@@ -117,8 +117,8 @@ async fn hostile_trees_are_deleted() {
     needs_root!();
     let fixture = Fixture::new();
     let provider = fixture.open();
-    let environment = EnvironmentId::new(&Ids);
-    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    known(provider.create(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
     let runtime = provider.link(environment).await.unwrap();
     let text = "cd /workspace && python3 - <<'END'
 import os
@@ -133,6 +133,8 @@ END
     // So deep a tree counts as too much, and whatever makes it may be ended when that is noticed.
     let made = run(&*runtime, text).await;
     assert!(made.stdout == "made\n" || provider.exceeded(environment).is_some(), "{made:?}");
+    known(provider.stop(OperationId::new(&Ids), environment).await).unwrap();
+    known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
     assert!(!fixture.config.data.join("environments").join(environment.hex()).exists());
     assert!(fixture.leases().is_empty() && fixture.groups().is_empty());
