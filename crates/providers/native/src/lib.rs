@@ -7,7 +7,7 @@
 //! On disk, beneath the data directory, readable by the service alone:
 //!
 //! ```text
-//! environments/<hex>/record.json   what exists and which slot it has; durable before anything is started
+//! environments/<hex>/record.json   what exists and which slot it has; on disk before a caller hears of it
 //! environments/<hex>/{work,home}   the files of a session, owned by the slot's user
 //! environments/slots/<n>           who has slot n: a range of user ids and the names e<n> and b<n>
 //! ```

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
-/// An environment that exists. Durable before anything of it is started.
+/// An environment that exists. Written before anything of it is started, and on disk before a caller hears of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) environment: EnvironmentId,
@@ -104,7 +104,7 @@ impl Files {
         read_json(&self.of(environment).join(Self::RECORD))
     }
 
-    /// Makes the directories, owned by the host user `owner`, and then the record, which is on disk when this returns.
+    /// Makes the directories, owned by the host user `owner`, and then the record.
     pub(crate) fn make(&self, record: &Record, owner: u32) -> io::Result<()> {
         let top = self.of(record.environment);
         DirBuilder::new().recursive(true).mode(0o700).create(&top)?;
@@ -112,13 +112,16 @@ impl Files {
             DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
             std::os::unix::fs::lchown(&directory, Some(owner), Some(owner))?;
         }
-        // Not renamed into place: until this is on disk nothing was started, and half a record counts as none. The file
-        // system then has all of it to write at once.
-        let mut file = private(&top.join(Self::RECORD))?;
-        file.write_all(&serde_json::to_vec(record)?)?;
-        file.sync_all()?;
-        File::open(&top)?.sync_all()?;
-        File::open(&self.directory)?.sync_all()
+        write_json(&top, Self::RECORD, record)
+    }
+
+    /// Makes sure that an environment survives a loss of power.
+    pub(crate) fn sync(&self, environment: EnvironmentId) -> io::Result<()> {
+        let top = self.of(environment);
+        for path in [&top.join(Self::RECORD), &top, &self.directory] {
+            File::open(path)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// Removes the record: from here on the environment does not exist.
@@ -149,10 +152,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T
 /// Writes a file that appears whole or not at all, readable by the service alone.
 pub(crate) fn write_json(directory: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     let temporary = directory.join(format!(".{name}"));
-    private(&temporary)?.write_all(&serde_json::to_vec(value)?)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
     fs::rename(&temporary, directory.join(name))
-}
-
-fn private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }

@@ -1,6 +1,6 @@
 //! Environments of sessions: made, run, stopped, deleted.
 //!
-//! One operation at a time per environment. Create, in order: slot, directories, record (durable), sandbox. Delete, in
+//! One operation at a time per environment. Create, in order: slot, directories, record, sandbox (and meanwhile the disk). Delete, in
 //! order: processes, files, record, slot. A process that dies in between leaves a state from which the same call goes on.
 
 use std::collections::HashMap;
@@ -95,16 +95,26 @@ impl Sessions {
         }
         let this = Arc::clone(&self);
         let record = blocking(move || this.make(operation, environment, workspace)).await?;
-        let name = name_of(record.slot);
-        let outcome = self.run(&held, operation, workspace, record, spec).await;
-        if outcome.is_err() {
-            let this = Arc::clone(&self);
-            let clear = move || end_leftover(&this.host, &name).and_then(|_| this.remove(environment));
-            if let Err(error) = blocking(clear).await {
-                tracing::error!(%environment, %error, "an environment that could not be made is still there");
-            }
+        // Side by side: a machine that loses power has nothing running, so only the caller needs to wait for the disk.
+        let this = Arc::clone(&self);
+        let path = self.files.of(environment);
+        let sync = move || this.files.sync(environment).map_err(failed("make an environment durable", &path));
+        let (outcome, synced) =
+            tokio::join!(self.run(&held, operation, workspace, record.clone(), spec), blocking(sync));
+        let outcome = synced.and(outcome);
+        if outcome.is_err()
+            && let Err(error) = self.undo(&held, record).await
+        {
+            tracing::error!(%environment, %error, "an environment that could not be made is still there");
         }
         outcome
+    }
+
+    /// Leaves nothing of an environment that could not be made.
+    async fn undo(self: &Arc<Self>, held: &Held, record: Record) -> Result<(), ProviderError> {
+        self.end(held, Some(&record)).await?;
+        let this = Arc::clone(self);
+        blocking(move || this.remove(record.environment)).await
     }
 
     pub(crate) async fn start(

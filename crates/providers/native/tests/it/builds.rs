@@ -32,7 +32,7 @@ pub(crate) fn build(fixture: &Fixture) -> BuildSandboxSpec {
             disk_bytes: 16 << 20,
             disk_files: 1000,
         },
-        time_limit: Duration::from_secs(60),
+        time_limit: Duration::from_mins(1),
     }
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn script(text: &str) -> ExecRequest {
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         directory: "/".to_owned(),
         stdin: false,
-        time_limit: Some(Duration::from_secs(60)),
+        time_limit: Some(Duration::from_mins(1)),
         output_limit: None,
     }
 }

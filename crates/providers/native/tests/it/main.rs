@@ -1,5 +1,7 @@
 //! Real sandboxes of the native provider, made as root.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic, and so may what it calls")]
+
 mod builds;
 mod contract;
 mod crashes;
