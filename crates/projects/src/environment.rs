@@ -7,8 +7,9 @@ use stead_domain::{BlobId, Slug};
 
 use crate::plan::BuildSettings;
 
-/// Where system programs are. `/usr/bin` comes first: the host's own `python3` and `node` are the base.
-pub const SYSTEM_PATH: &str = "/usr/bin:/bin:/usr/local/bin";
+/// Where system programs are. `/usr/bin` comes first: the host's own `python3` and `node` are the base. What an environment adds to
+/// them, such as `python` where the host has `python3` alone, comes last.
+pub const SYSTEM_PATH: &str = "/usr/bin:/bin:/usr/local/bin:/opt/stead/bin";
 /// The bundle of certificate authorities inside a sandbox.
 pub const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Where the project's installer caches lie inside a build's sandbox.

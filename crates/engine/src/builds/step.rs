@@ -10,14 +10,13 @@ use stead_domain::ports::{
     BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
     Runtime, RuntimeError,
 };
-use stead_domain::source::TreeSize;
-use stead_domain::{Error, LayerId, Result};
-use stead_projects::layout::{SourceTree, StepPlace};
+use stead_domain::{BlobId, Error, LayerId, Result};
+use stead_projects::layout::{Sealed, SourceTree, StepPlace};
 use stead_projects::packages;
 use stead_projects::plan::{Command, InstallPlan, PackageList, Step};
 
 use super::log::BuildLog;
-use super::work::{Stopped, Work, layout_failed};
+use super::work::{Stopped, Work, place_failed};
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::operations::provider_failed;
@@ -35,12 +34,17 @@ fn date(layer: &Layer) -> String {
 
 impl Engine {
     /// The layer of the step's key, unless the build is to be fresh or the layer is too old for what it installed.
-    pub(super) async fn existing_layer(&self, work: &mut Work, step: &Step) -> Result<Option<Layer>, Stopped> {
+    pub(super) async fn existing_layer(
+        &self,
+        work: &mut Work,
+        step: &Step,
+        key: BlobId,
+    ) -> Result<Option<Layer>, Stopped> {
         let workspace = work.project.workspace_id;
         if work.fresh {
             return Ok(None);
         }
-        let layer = self.store.layer_by_key(workspace, &self.node, step.key).await.map_err(store_failed)?;
+        let layer = self.store.layer_by_key(workspace, &self.node, key).await.map_err(store_failed)?;
         let Some(layer) = layer else { return Ok(None) };
         if !step.pinned && self.now().since(layer.created_at) > self.settings.layer_age {
             work.log
@@ -64,6 +68,7 @@ impl Engine {
         plan: &Arc<InstallPlan>,
         index: usize,
         lowers: &[LayerId],
+        key: BlobId,
     ) -> Result<Layer, Stopped> {
         let step = &plan.steps[index];
         work.log.line(&format!("{}: installing", step.name)).await?;
@@ -90,17 +95,22 @@ impl Engine {
         };
         self.faults.point("build.step.ran");
         let id = LayerId::new(self.ids.as_ref());
-        let (size, npm) = self.keep(work, plan.clone(), index, place, id).await?;
+        let (sealed, npm) = self.keep(work, plan.clone(), index, place, id).await?;
+        for name in &sealed.removed {
+            work.log
+                .line(&format!("{}: `{name}` is neither file, directory nor link and was removed", step.name))
+                .await?;
+        }
         listed.extend(npm);
         let layer = Layer {
             id,
             workspace_id: work.project.workspace_id,
             project_id: work.project.id,
-            key: step.key,
+            key,
             node: self.node.clone(),
             step: step.name.clone(),
             packages: listed,
-            size,
+            size: sealed.size,
             created_at: self.now(),
         };
         self.decide(|| async { Ok((Changes::new().fact(layer.clone()), ())) }).await?;
@@ -113,15 +123,18 @@ impl Engine {
         plan: Arc<InstallPlan>,
         index: usize,
         lowers: Vec<LayerId>,
-    ) -> Result<StepPlace> {
+    ) -> Result<StepPlace, Stopped> {
         let (layout, blobs, entries) = (self.layout.clone(), self.blobs.clone(), work.entries.clone());
         let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
         let mount = work.project.slug.mount();
-        self.blocking(move || {
-            let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
-            layout.prepare_step(&tree, &mount, index, &plan.steps[index], &lowers).map_err(layout_failed)
-        })
-        .await
+        let name = plan.steps[index].name.clone();
+        let place = self
+            .blocking(move || {
+                let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
+                Ok(layout.prepare_step(&tree, &mount, index, &plan.steps[index], &lowers))
+            })
+            .await?;
+        place.map_err(|error| place_failed(&name, error))
     }
 
     async fn keep(
@@ -131,20 +144,23 @@ impl Engine {
         index: usize,
         place: StepPlace,
         id: LayerId,
-    ) -> Result<(TreeSize, Vec<Package>)> {
+    ) -> Result<(Sealed, Vec<Package>), Stopped> {
         let (layout, blobs, entries) = (self.layout.clone(), self.blobs.clone(), work.entries.clone());
         let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
-        self.blocking(move || {
-            let step = &plan.steps[index];
-            let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
-            let sealed = layout.keep_layer(&tree, &place, step, id).map_err(layout_failed)?;
-            let npm = match step.packages.contains(&PackageList::Npm) {
-                true => packages::read_npm(&layout.layer_tree(workspace, id)),
-                false => Vec::new(),
-            };
-            Ok((sealed.size, npm))
-        })
-        .await
+        let name = plan.steps[index].name.clone();
+        let kept = self
+            .blocking(move || {
+                let step = &plan.steps[index];
+                let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
+                let sealed = layout.keep_layer(&tree, &place, step, id);
+                let npm = match step.packages.contains(&PackageList::Npm) {
+                    true => packages::read_npm(&layout.layer_tree(workspace, id)),
+                    false => Vec::new(),
+                };
+                Ok(sealed.map(|sealed| (sealed, npm)))
+            })
+            .await?;
+        kept.map_err(|error| place_failed(&name, error))
     }
 
     async fn open_sandbox(&self, work: &Work, step: &Step, place: &StepPlace) -> Result<Box<dyn BuildSandbox>> {

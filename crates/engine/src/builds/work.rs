@@ -44,6 +44,17 @@ pub(crate) fn layout_failed(error: LayoutError) -> Error {
     Error::new(Code::BackendUnavailable, "the server's project directory does not answer").because(error)
 }
 
+/// A fault while a build's files are put in place: the step's own, a full disk, or the server's.
+pub(super) fn place_failed(name: &str, error: LayoutError) -> Stopped {
+    if error.is_of_the_step() {
+        return Stopped::failed(BuildFailureKind::Step, format!("{name} left what cannot be kept: {error}"));
+    }
+    if error.is_out_of_space() {
+        return Stopped::failed(BuildFailureKind::Limit, format!("{name}: the server's disk is full"));
+    }
+    Stopped::Broken(layout_failed(error))
+}
+
 /// What every part of one build needs.
 pub(super) struct Work {
     pub(super) project: Project,
@@ -160,9 +171,11 @@ impl Engine {
                 self.enter(work, stage).await?;
             }
             let lowers: Vec<LayerId> = step.lower.iter().map(|lower| layers[*lower].id).collect();
-            let layer = match self.existing_layer(work, step).await? {
+            // A layer on top of others holds a difference, so it goes with those very layers alone.
+            let key = step.layer_key(&lowers);
+            let layer = match self.existing_layer(work, step, key).await? {
                 Some(layer) => layer,
-                None => self.run_step(work, &plan, index, &lowers).await?,
+                None => self.run_step(work, &plan, index, &lowers, key).await?,
             };
             layers.push(layer);
         }
@@ -203,16 +216,18 @@ impl Engine {
         planned.map_err(|error| Stopped::Failed(error.failure()))
     }
 
-    async fn lay_out(&self, work: &Work, plan: Arc<InstallPlan>) -> Result<()> {
+    async fn lay_out(&self, work: &Work, plan: Arc<InstallPlan>) -> Result<(), Stopped> {
         let previous = self.previous_version(&work.project).await?;
         let (layout, blobs, entries) = (self.layout.clone(), self.blobs.clone(), work.entries.clone());
         let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
-        self.blocking(move || {
-            let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
-            let previous = previous.as_ref().map(|(number, entries)| PreviousVersion { number: *number, entries });
-            layout.lay_out_version(&tree, &plan, previous).map(|_| ()).map_err(layout_failed)
-        })
-        .await
+        let laid_out = self
+            .blocking(move || {
+                let tree = SourceTree { workspace, project, number, entries: &entries, blobs: blobs.as_ref() };
+                let previous = previous.as_ref().map(|(number, entries)| PreviousVersion { number: *number, entries });
+                Ok(layout.lay_out_version(&tree, &plan, previous).map(|_| ()))
+            })
+            .await?;
+        laid_out.map_err(|error| place_failed("copying files", error))
     }
 
     /// The newest version on disk, to share unchanged files with.

@@ -14,6 +14,7 @@ use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, Program, Runtime, RuntimeError};
 use stead_domain::turn::{ExitStatus, Turn, TurnEvent, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
 use stead_domain::{Code, Error, Result};
+use stead_projects::environment::SYSTEM_PATH;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ use super::Driving;
 use super::artifacts::{Baseline, Collected, baseline};
 use super::output::OutputLog;
 use super::transcript::Transcript;
+use crate::builds::layout_failed;
 use crate::commit::blobs_failed;
 use crate::engine::Engine;
 use crate::hub::Topic;
@@ -42,7 +44,7 @@ fn message(text: String, complete: bool) -> Item {
 /// The environment variables of an agent's shell without a project.
 fn base_env(network: NetworkPolicy) -> BTreeMap<String, String> {
     let mut env: BTreeMap<String, String> = [
-        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        ("PATH", SYSTEM_PATH),
         ("HOME", HOME),
         ("USER", USER),
         ("LOGNAME", USER),
@@ -138,7 +140,7 @@ impl Engine {
         if let Some(pin) = turn.reads {
             let (project, build) = self.pinned(turn.workspace_id, pin).await?;
             let version = build.version.as_ref().ok_or_else(|| Error::new(Code::Internal, "the version is gone"))?;
-            let has_venv = version.layers.iter().any(|placed| placed.target == stead_projects::plan::VENV);
+            let has_venv = self.layout.has_venv(turn.workspace_id, &version.layers).map_err(layout_failed)?;
             env.extend(stead_projects::environment::session_env(&project.slug, has_venv));
         }
         let limit = turn.time_limit.unwrap_or(self.settings.turn_time_limit).min(self.settings.turn_time_limit);
