@@ -124,7 +124,7 @@ impl Client {
     /// What it means that no answer came, or none to its end.
     pub(crate) fn unanswered(&self, error: &reqwest::Error) -> Failure {
         if error.is_connect() {
-            return Failure::new(format!("no server answers at {}: {}", self.base, chain(error)))
+            return Failure::unreached(format!("no server answers at {}: {}", self.base, chain(error)))
                 .hint("start one with `stead serve`, or name another with --url or STEAD_URL");
         }
         Failure::new(format!("the connection to {} broke: {}", self.base, chain(error)))

@@ -12,11 +12,13 @@ pub(crate) struct Failure {
     status: u8,
     /// The HTTP status of the answer, when there was one.
     answered: Option<u16>,
+    /// No connection was made.
+    unreached: bool,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, status: 1, answered: None }
+        Self { message: message.into(), hint: None, status: 1, answered: None, unreached: false }
     }
 
     /// A fault of the command line itself.
@@ -50,6 +52,16 @@ impl Failure {
     /// Whether asking again may help: nothing was answered, or the server said that it cannot just now.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self.answered, None | Some(502..=504))
+    }
+
+    /// No server is there.
+    pub(crate) fn unreached(message: impl Into<String>) -> Self {
+        Self { unreached: true, ..Self::new(message) }
+    }
+
+    /// Whether no server was there.
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.unreached
     }
 
     pub(crate) fn is_silent(&self) -> bool {

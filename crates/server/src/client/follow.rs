@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
+use serde::de::DeserializeOwned;
 use stead_face_stead::wire::OutputLine;
 use tokio::time::Instant;
 
@@ -31,6 +32,24 @@ impl Patience {
         }
         tokio::time::sleep(PAUSE).await;
         Ok(())
+    }
+}
+
+/// Sends a request that carries an idempotency key until it is answered: the server knows whether it did it already. A server
+/// that is not there at all to begin with is not waited for.
+pub(crate) async fn until_answered<T: DeserializeOwned>(
+    client: &Client,
+    request: impl Fn() -> RequestBuilder,
+) -> Result<T, Failure> {
+    let mut patience = Patience(None);
+    let mut reached = false;
+    loop {
+        match client.answer::<T>(request()).await {
+            Ok(answer) => return Ok(answer.value),
+            Err(failure) if !reached && failure.is_unreached() => return Err(failure),
+            Err(failure) => patience.wait(failure).await?,
+        }
+        reached = true;
     }
 }
 

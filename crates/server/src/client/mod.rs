@@ -11,7 +11,7 @@ mod uhp;
 pub(crate) use beneath::{Directory, relative_path};
 pub(crate) use connection::{Answer, Client, segment, source_path};
 pub(crate) use failure::Failure;
-pub(crate) use follow::{follow_build_log, follow_output};
+pub(crate) use follow::{follow_build_log, follow_output, until_answered};
 pub(crate) use key::find_key;
 pub(crate) use pack::pack;
 pub(crate) use uhp::{

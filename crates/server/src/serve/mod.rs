@@ -9,6 +9,7 @@ mod data_directory;
 mod first_key;
 mod gate;
 mod hosts;
+mod listen;
 mod logging;
 mod native;
 mod node;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Failure;
 use crate::config::{Flag, Layers, Settings};
 use data_directory::DataDirectory;
+use listen::Listening;
 pub(crate) use wiring::uv_candidates;
 
 #[derive(Debug, Args)]
@@ -118,26 +120,17 @@ async fn run(settings: Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
     let grace = settings.server.shutdown_grace;
-    let serving = {
-        let stopping = stopping.clone();
-        axum::serve(listener, app).with_graceful_shutdown(async move { stopping.cancelled().await })
-    };
-    let mut serving = tokio::spawn(async move { serving.await });
+    let serving = Listening::default().serve(listener, app, stopping.clone(), grace);
+    let serving = tokio::spawn(serving);
     tracing::info!(server.address = %address, "Stead is ready at http://{address}");
 
     tokio::select! {
-        ended = &mut serving => {
-            ended.context("the task that serves failed")?.context("failed to serve")?;
-        }
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     tracing::info!("stopping: requests may finish for {grace:?}");
     stopping.cancel();
-    if tokio::time::timeout(grace, &mut serving).await.is_err() {
-        tracing::warn!("requests that were not finished are cut");
-        serving.abort();
-    }
+    serving.await.context("the task that serves failed")?;
     parts.engine.stop(grace).await;
     parts.close().await;
     tracing::info!("stopped");

@@ -7,6 +7,7 @@
 
 mod client;
 mod configuration;
+mod doctor;
 mod program;
 mod server;
 mod serving;

@@ -145,14 +145,14 @@ fn spawn(data: &Path, settings: &[(String, String)], log: &Arc<Mutex<String>>) -
     let mut process = command.spawn().unwrap();
     let lines = BufReader::new(process.stderr.take().unwrap());
     let (ready, url) = std::sync::mpsc::channel();
-    let log = Arc::clone(log);
+    let lines_of = Arc::clone(log);
     std::thread::spawn(move || {
         for line in lines.lines().map_while(Result::ok) {
             if let Some((_, url)) = line.split_once("Stead is ready at ") {
                 let url = url.split_whitespace().next().unwrap_or_default();
                 let _ = ready.send(url.to_owned());
             }
-            let mut log = log.lock().unwrap();
+            let mut log = lines_of.lock().unwrap();
             log.push_str(&line);
             log.push('\n');
         }
@@ -163,6 +163,11 @@ fn spawn(data: &Path, settings: &[(String, String)], log: &Arc<Mutex<String>>) -
             return (process, url);
         }
         let ended = process.try_wait().unwrap();
-        assert!(ended.is_none() && began.elapsed() < PATIENCE, "the server did not become ready: {ended:?}");
+        if ended.is_some() || began.elapsed() > PATIENCE {
+            // The process must not outlive the test that gave up on it.
+            let _ = process.kill();
+            let log = log.lock().unwrap();
+            panic!("the server did not become ready ({ended:?}); is stead-runtime built beside it?\n{log}");
+        }
     }
 }

@@ -7,13 +7,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::Method;
 use serde_json::{Map, Value, json};
+use stead_domain::ports::IdSource;
 use stead_face_stead::wire::{Exit, OutputLine, Stream, Turn};
 
 use super::Context;
 use super::project::find;
 use super::save::{Wanted, save};
-use crate::client::{Anything, Failure, HarnessItem, Harnesses, Response, Turns, follow_output, segment};
+use crate::adapters::RandomIds;
+use crate::client::{
+    Anything, Failure, HarnessItem, Harnesses, Response, Turns, follow_output, segment, until_answered,
+};
 use crate::config::parse_duration;
 use crate::console::{note, print, print_bytes, print_error_bytes, printable};
 
@@ -92,7 +97,9 @@ async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failu
             limit.as_millis().div_ceil(1000).max(1).to_string().parse::<u64>().unwrap_or(u64::MAX).into();
     }
     body["metadata"] = Value::Object(metadata);
-    Ok(context.client.post_json::<Response>("/v1/responses", &body).await?.value)
+    let key = RandomIds.uuid_v7().to_string();
+    let request = || context.client.request(Method::POST, "/v1/responses").header("idempotency-key", &key).json(&body);
+    until_answered(&context.client, request).await
 }
 
 /// The newest task of a session, which the next one continues.

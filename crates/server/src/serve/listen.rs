@@ -1,0 +1,141 @@
+//! Accepting connections: with a deadline for a request's head, a bound on how many there are, and a stop in good order.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long a connection may take to send the head of a request, or stay without one.
+const HEAD: Duration = Duration::from_mins(1);
+/// Connections at once. More wait to be accepted.
+const CONNECTIONS: usize = 4096;
+/// How long nothing is accepted after the process has run out of something.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How connections are treated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Listening {
+    head: Duration,
+    connections: usize,
+}
+
+impl Default for Listening {
+    fn default() -> Self {
+        Self { head: HEAD, connections: CONNECTIONS }
+    }
+}
+
+impl Listening {
+    /// Serves until `stopping` is cancelled, then lets requests that have begun finish for at most `grace`.
+    pub(super) async fn serve(self, listener: TcpListener, app: Router, stopping: CancellationToken, grace: Duration) {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.head);
+        let places = Arc::new(Semaphore::new(self.connections));
+        let connections = TaskTracker::new();
+        while let Some(stream) = next(&listener, &places, &stopping).await {
+            let (stream, place) = stream;
+            let connection = serve_one(builder.clone(), stream, app.clone(), stopping.clone());
+            connections.spawn(async move {
+                connection.await;
+                drop(place);
+            });
+        }
+        drop(listener);
+        connections.close();
+        if tokio::time::timeout(grace, connections.wait()).await.is_err() {
+            tracing::warn!(connections = connections.len(), "requests that were not finished are cut");
+        }
+    }
+}
+
+type Accepted = (TcpStream, tokio::sync::OwnedSemaphorePermit);
+
+/// The next connection; none once the server stops.
+async fn next(listener: &TcpListener, places: &Arc<Semaphore>, stopping: &CancellationToken) -> Option<Accepted> {
+    let accepting = async {
+        let place = Arc::clone(places).acquire_owned().await.ok()?;
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return Some((stream, place)),
+                Err(error) if of_the_connection(error.kind()) => {}
+                Err(error) => {
+                    tracing::error!(error = %error, "accepting a connection failed");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = stopping.cancelled() => None,
+        accepted = accepting => accepted,
+    }
+}
+
+fn of_the_connection(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+}
+
+async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Router, stopping: CancellationToken) {
+    // Live output is many small writes; a connection that refuses the option is served all the same.
+    let _ = stream.set_nodelay(true);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(error = %error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn silent_connections_are_closed_and_a_stop_lets_requests_finish() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let slow = || async {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            "finished"
+        };
+        let app = Router::new().route("/", get(slow));
+        let stopping = CancellationToken::new();
+        let listening = Listening { head: Duration::from_millis(200), connections: 2 };
+        let serving = tokio::spawn(listening.serve(listener, app, stopping.clone(), Duration::from_secs(10)));
+
+        let began = Instant::now();
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        silent.write_all(b"GET / HT").await.unwrap();
+        let mut rest = Vec::new();
+        silent.read_to_end(&mut rest).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(5));
+
+        let mut asking = TcpStream::connect(address).await.unwrap();
+        asking.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stopping.cancel();
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("finished"), "{answer}");
+        serving.await.unwrap();
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+}
