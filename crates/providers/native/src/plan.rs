@@ -75,6 +75,7 @@ pub(crate) fn plan(
         let source = bundle.canonicalize().map_err(failed("find the bundle of certificates", bundle))?;
         mounts.push(Mount::BindReadOnly { source, target: PathBuf::from(CA_FILE) });
     }
+    mounts.extend(conveniences(&shape.mounts));
     mounts.extend(shape.mounts.iter().cloned());
     let mut arguments = vec!["stead-runtime".to_owned(), token_digest.to_owned()];
     if egress {
@@ -105,6 +106,32 @@ pub(crate) fn plan(
         // The runtime wants its socket as standard input, so it is bound here and handed over.
         listen: None,
     })
+}
+
+/// What programs expect of a machine that agents work on and Debian's `/usr` lacks: `python` where there is `python3` alone, and
+/// a git that trusts the projects mounted here, whose files belong to the service.
+fn conveniences(mounts: &[Mount]) -> Vec<Mount> {
+    let mut added = Vec::new();
+    if !Path::new("/usr/bin/python").exists() && Path::new("/usr/bin/python3").exists() {
+        added.push(Mount::Directory { target: PathBuf::from("/opt/stead/bin"), mode: 0o755 });
+        added.push(Mount::Symlink {
+            target: PathBuf::from("/opt/stead/bin/python"),
+            to: PathBuf::from("/usr/bin/python3"),
+        });
+    }
+    let trusted = mounts.iter().filter_map(|mount| match mount {
+        Mount::BindReadOnly { target, .. } | Mount::OverlayReadOnly { target, .. } if target.starts_with("/env") => {
+            // Slugs hold nothing that git's configuration would have to escape.
+            Some(format!("[safe]\n\tdirectory = {}\n", target.display()))
+        }
+        _ => None,
+    });
+    let trusted: String = trusted.collect();
+    if !trusted.is_empty() {
+        let target = PathBuf::from("/etc/gitconfig");
+        added.push(Mount::File { target, contents: trusted.into_bytes(), mode: 0o644 });
+    }
+    added
 }
 
 /// The mounts of versions, in their order.
