@@ -129,7 +129,7 @@ fn conveniences(mounts: &[Mount]) -> Vec<Mount> {
     let trusted: String = trusted.collect();
     if !trusted.is_empty() {
         let target = PathBuf::from("/etc/gitconfig");
-        added.push(Mount::File { target, contents: trusted.into_bytes(), mode: 0o644 });
+        added.push(Mount::File { target, contents: trusted, mode: 0o644 });
     }
     added
 }
