@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::program::{Ran, needs_root};
 use crate::server::TestServer;
 
+type Lines = std::io::Lines<std::io::BufReader<std::process::ChildStderr>>;
+
 /// A small project on disk: a script, an executable, and what must not travel.
 fn project(root: &Path) {
     for (path, text) in [
@@ -181,4 +183,47 @@ fn an_interrupt_cancels_and_a_crash_is_told() {
     assert_eq!(ended.status.code(), Some(1), "{errors}");
     assert!(errors.contains("the task was interrupted"), "{errors}");
     assert_eq!(server.ran(&["run", "-", "--", "echo", "back"]).stdout, "back\n");
+}
+
+#[test]
+fn a_build_can_be_cancelled_and_a_crash_of_the_server_ends_it_with_its_reason() {
+    needs_root!();
+    let mut server = TestServer::start(&[]);
+    let here = tempfile::tempdir().unwrap();
+    let script = here.path().join("setup.sh");
+    std::fs::write(&script, "echo installing; sleep 100\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    server.ran(&["project", "create", "slow"]);
+    assert_eq!(server.ran(&["project", "put", "slow", script.to_str().unwrap()]).status, 0);
+    // A client that has said that the script runs, and the rest of what it says.
+    let building = |server: &TestServer| {
+        let mut command = server.command(&["project", "build", "slow"]);
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(process.stderr.take().unwrap()));
+        assert!(lines.any(|line| line.unwrap() == "==> setup.sh"));
+        (process, lines)
+    };
+    let errors_of = |(mut process, lines): (std::process::Child, Lines)| {
+        let errors: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(process.wait().unwrap().code(), Some(1), "{errors:?}");
+        errors.join("\n")
+    };
+    let first = building(&server);
+    let busy = server.ran(&["project", "build", "slow"]);
+    assert!(busy.status == 1 && busy.stderr.contains("hint: "), "{}", busy.stderr);
+    assert_eq!(server.ran(&["project", "cancel", "slow"]).status, 0);
+    let errors = errors_of(first);
+    assert!(errors.contains("build 1 of slow failed: cancelled"), "{errors}");
+
+    let second = building(&server);
+    server.kill();
+    server.start_again();
+    let errors = errors_of(second);
+    assert!(errors.contains("build 2 of slow failed: interrupted"), "{errors}");
+    std::fs::write(&script, "cp setup.sh tool; echo 'echo tool' > tool\n").unwrap();
+    assert_eq!(server.ran(&["project", "put", "slow", script.to_str().unwrap()]).status, 0);
+    let built = server.ran(&["project", "build", "slow", "--fresh", "--json"]);
+    assert_eq!(json(&built)["state"], "ready", "{}", built.stderr);
+    // The file kept its executable bit on its way in, and its copy did in the build.
+    assert_eq!(server.ran(&["run", "slow", "--", "/env/slow/tool"]).stdout, "tool\n");
 }
