@@ -3,10 +3,10 @@
 SAMPLE=sphinx
 SAMPLE_TRY='sphinx-build --version'
 
-# make_sample DATA: imports and builds it unless it is there.
+# make_sample DATA: imports and builds it unless a version of it is ready.
 make_sample() {
-    if stead project show "$SAMPLE" >/dev/null 2>&1; then
-        say "the sample project \`$SAMPLE\` is there already"
+    if stead --json project show "$SAMPLE" 2>/dev/null | grep -q '"status": *"ready"'; then
+        say "the sample project \`$SAMPLE\` is built already"
         return 0
     fi
     sample=$1/sample
@@ -19,10 +19,13 @@ make_sample() {
         rm -rf "$sample/venv"
     fi
     say "importing and building it"
-    stead project create Sphinx --description 'The Sphinx documentation generator' \
-        --entry 'sphinx-build -b html SOURCE OUTPUT' >/dev/null || die "the sample cannot be created"
+    stead project show "$SAMPLE" >/dev/null 2>&1 ||
+        stead project create Sphinx --description 'The Sphinx documentation generator' \
+            --entry 'sphinx-build -b html SOURCE OUTPUT' >/dev/null || die "the sample cannot be created"
     stead project import "$SAMPLE" "$sample"/*.tar.gz >&2 || die "the sample cannot be imported"
-    printf '{ "name": "sphinx-site", "private": true, "dependencies": { "html-minifier-terser": "7.2.0" } }\n' |
-        stead project put "$SAMPLE" package.json - >/dev/null || die "the sample's package.json cannot be written"
+    # Sphinx ships no package.json; one npm package beside it makes the pages it writes smaller.
+    printf '{ "name": "sphinx-site", "private": true, "dependencies": { "html-minifier-terser": "7.2.0" } }\n' \
+        > "$sample/package.json"
+    stead project put "$SAMPLE" "$sample/package.json" >/dev/null || die "the sample's package.json cannot be written"
     stead project build "$SAMPLE" >&2 || die "the sample cannot be built" "stead project log $SAMPLE"
 }
