@@ -6,22 +6,36 @@ import time
 from samples import Figure
 
 
+class Log:
+    """A file that grows as a database's log does."""
+
+    COMMAND = "write(4096); fdatasync"
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, "appended")
+        self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.block = os.urandom(4096)
+        for _ in range(3):
+            self.append()
+
+    def append(self):
+        """Seconds of appending 4 KiB and flushing them: the floor of one durable commit."""
+        began = time.monotonic()
+        os.write(self.file, self.block)
+        os.fdatasync(self.file)
+        return time.monotonic() - began
+
+    def close(self):
+        os.close(self.file)
+        os.unlink(self.path)
+
+
 def append_and_sync(directory, count):
-    """Appends 4 KiB and flushes the data, as a database's log does: the floor of one durable commit."""
-    path = os.path.join(directory, "appended")
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    block = os.urandom(4096)
-    samples = []
-    try:
-        for _ in range(count + 3):
-            began = time.monotonic()
-            os.write(file, block)
-            os.fdatasync(file)
-            samples.append(time.monotonic() - began)
-    finally:
-        os.close(file)
-        os.unlink(path)
-    return Figure("append 4 KiB + fdatasync", samples[3:], command="write(4096); fdatasync")
+    """The figure that every run begins with."""
+    log = Log(directory)
+    samples = [log.append() for _ in range(count)]
+    log.close()
+    return Figure("append 4 KiB + fdatasync", samples, command=Log.COMMAND)
 
 
 def kind(directory):

@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -31,7 +32,6 @@ class Bench:
         self.quick = arguments.quick
         self.scratch = scratch
         self.binaries = Binaries(arguments.server, arguments.runtime, arguments.launch_time, arguments.uv, arguments.bwrap)
-        self.fsync = None
         self.bwrap = None
 
     def say(self, text):
@@ -84,10 +84,10 @@ def main():
         "failures": {},
     }
     bench = Bench(arguments, scratch)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # So that servers are stopped in good order.
     try:
-        bench.fsync = disk.append_and_sync(scratch, 30 if bench.quick else 200)
-        result["figures"].append(bench.fsync.record())
-        figures = [bench.fsync]
+        figures = [disk.append_and_sync(scratch, 30 if bench.quick else 200)]
+        result["figures"].append(figures[0].record())
         if "launch" not in wanted and "task" in wanted:
             bench.bwrap = launch.bwrap_alone(bench)
         for name in wanted:
@@ -99,6 +99,8 @@ def main():
             except Exception as error:  # One figure that cannot be taken must not cost the others.
                 result["failures"][name] = traceback.format_exc()
                 print(f"  {name} cannot be taken: {error}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        result["failures"]["the rest"] = "interrupted"
     finally:
         result["load_after"] = os.getloadavg()
         shutil.rmtree(scratch, ignore_errors=True)

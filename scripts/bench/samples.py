@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import random
 import statistics
 import time
 
@@ -67,12 +68,16 @@ def timed(action):
 
 def in_turn(quick, *measures, wanted=20):
     """Calls each measure (round number → seconds) in turn, so that a busy moment hits all of them, and returns a list of
-    samples for each. At least `wanted` rounds, or three when a round of any measure takes longer than SLOW."""
+    samples for each. The order is drawn anew for every round but the first, so that none always pays for what another left
+    behind. `wanted` rounds, or three when one measure takes longer than SLOW."""
     all_samples = [[] for _ in measures]
+    order = list(range(len(measures)))
+    draw = random.Random(1)
     rounds = 0
     while rounds < (3 if quick else wanted):
-        for samples, measure in zip(all_samples, measures):
-            samples.append(measure(rounds))
+        for turn in order:
+            all_samples[turn].append(measures[turn](rounds))
+        draw.shuffle(order)
         rounds += 1
         if rounds >= 3 and any(statistics.median(samples) > SLOW for samples in all_samples):
             break

@@ -2,6 +2,7 @@
 
 import time
 
+from disk import Log
 from samples import Figure, in_turn, timed
 from server import Server
 
@@ -10,11 +11,12 @@ COMMITS = 4
 
 
 def run(bench):
-    with Server(bench.binaries, bench.directory("task") / "data") as server:
-        yield from measure(bench, server.client())
+    place = bench.directory("task")
+    with Server(bench.binaries, place / "data") as server:
+        yield from measure(bench, server.client(), Log(place))
 
 
-def measure(bench, client):
+def measure(bench, client, log):
     agent = client.shell_agent()
     sessions = []
     project = client.project("Bench")
@@ -51,9 +53,10 @@ def measure(bench, client):
 
     for _ in range(2):
         new()
-    fresh, with_project, warm, idle = in_turn(
+    fresh, with_project, warm, idle, flushes = in_turn(
         bench.quick, lambda _: new(), lambda _: new(project), continued, lambda _: timed(lambda: client.call("GET", "/v1/uhp")),
-        wanted=50)
+        lambda _: sum(log.append() for _ in range(COMMITS)), wanted=50)
+    log.close()
     for session in sessions:  # Not in between: taking sandboxes down would be timed with the next task.
         client.call("DELETE", "/v1/sessions/" + session)
 
@@ -62,7 +65,7 @@ def measure(bench, client):
     body = "POST /v1/responses {input: echo hi}"
     yardstick, says = bench.bwrap, "bubblewrap alone, without a server"
     yield Figure("task, new session", fresh, command=body, yardstick=yardstick, note=f"the yardstick is {says}")
-    commits = Figure(f"{COMMITS} × fdatasync", [sample * COMMITS for sample in bench.fsync.samples])
+    commits = Figure(f"{COMMITS} × fdatasync", flushes, command=Log.COMMAND)
     yield Figure("  beside its commits", fresh, command=body, yardstick=commits)
     yield Figure("task, new session with a project", with_project, command=body + " with environment", yardstick=yardstick)
     yield Figure("task, continued session", warm, command=body + " with previous_response_id", yardstick=commits,
