@@ -50,7 +50,9 @@ need_rust() {
 
 # The runtime is a static binary of its own, built into its own folder so that its flags disturb nothing else.
 build_runtime() {
+    # Small rather than fast: there is one in every environment.
     CARGO_TARGET_DIR=target/runtime RUSTFLAGS='-C target-feature=+crt-static' \
+        CARGO_PROFILE_RELEASE_OPT_LEVEL=s CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=abort CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
         cargo build --quiet --locked --release -p stead-runtime --target "$(rustc -vV | sed -n 's/^host: //p')" >&2 ||
         die "building the runtime failed"
     STEAD_RUNTIME="$PWD/target/runtime/$(rustc -vV | sed -n 's/^host: //p')/release/stead-runtime"

@@ -5,7 +5,9 @@
 
 pub(crate) mod orders;
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,6 +25,10 @@ use crate::signals::Signals;
 use orders::{Ended, Order, Plan, Received, Report};
 
 const SHELL: &str = "/bin/bash";
+/// What the shell calls itself.
+const SHELL_NAME: &str = "bash";
+/// The longest script passed as an argument: half of what the kernel takes. A longer one is passed as a file.
+const SCRIPT_ARGUMENT_BYTES: usize = 64 << 10;
 /// Scripts are passed under a high number, out of the way of what scripts open themselves.
 const SCRIPT_DESCRIPTOR: i32 = 60;
 const SIGCHLD: i32 = Signal::CHILD.as_raw();
@@ -78,12 +84,19 @@ pub fn supervise() -> Result<(), SupervisorError> {
 fn start(plan: Plan) -> std::io::Result<Pid> {
     let [stdin, stdout, stderr] = plan.streams;
     let (program, arguments, script) = match plan.request.program {
-        Program::Argv(mut argv) if !argv.is_empty() => (argv.remove(0), argv, None),
+        Program::Argv(mut argv) if !argv.is_empty() => {
+            (argv.remove(0), argv.into_iter().map(OsString::from).collect::<Vec<_>>(), None)
+        }
         Program::Argv(_) => return Err(std::io::Error::other("an empty argument list")),
         Program::Script { .. } => {
             let file = plan.script.ok_or_else(|| std::io::Error::other("a script without its text"))?;
-            let script = expose(file)?;
-            (SHELL.to_owned(), vec![format!("/proc/self/fd/{}", script.as_raw_fd())], Some(script))
+            match as_argument(&file)? {
+                Some(text) => (SHELL.into(), vec!["-c".into(), "--".into(), text, SHELL_NAME.into()], None),
+                None => {
+                    let script = expose(file)?;
+                    (SHELL.into(), vec![format!("/proc/self/fd/{}", script.as_raw_fd()).into()], Some(script))
+                }
+            }
         }
     };
     let child = Command::new(&program)
@@ -99,6 +112,25 @@ fn start(plan: Plan) -> std::io::Result<Pid> {
         .map_err(|error| explain(error, &program, &plan.request.cwd))?;
     drop(script);
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| std::io::Error::other("a child without a pid"))
+}
+
+/// A script that fits into an argument, so that bash calls itself `bash` in what it says, and not by a descriptor's path.
+fn as_argument(file: &OwnedFd) -> std::io::Result<Option<OsString>> {
+    let length = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(usize::MAX);
+    if length > SCRIPT_ARGUMENT_BYTES {
+        return Ok(None);
+    }
+    let mut text = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match rustix::io::pread(file, &mut text[filled..], filled as u64)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    text.truncate(filled);
+    // No argument can hold a NUL; bash says what it thinks of one when it reads it from a file.
+    Ok((!text.contains(&0)).then(|| OsString::from_vec(text)))
 }
 
 /// Makes the script's file unchangeable and inheritable by the one child that this process starts.

@@ -86,7 +86,23 @@ async fn the_environment_is_exact_and_nothing_else_is_inherited() {
     let group =
         client.exec(script("echo $(($(ps -o pgid= -p $$)-$$)); pwd; head -c 30 /proc/$$/cmdline | tr '\\0' ' '")).await;
     let text = String::from_utf8(group.unwrap().collect(PLENTY).await.unwrap().stdout).unwrap();
-    assert_eq!(text, "0\n/\n/bin/bash /proc/self/fd/60 ");
+    assert_eq!(text, "0\n/\n/bin/bash -c -- echo $(($(ps -");
+}
+
+#[tokio::test]
+async fn a_script_is_called_bash_and_a_long_one_is_a_file() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    for (text, said) in [
+        ("no-such-program".to_owned(), "bash: line 1: no-such-program"),
+        ("-x".to_owned(), "bash: line 1: -x"),
+        (format!("#{}\necho $0", "x".repeat(100_000)), "/proc/self/fd/60"),
+    ] {
+        let outcome = client.exec(script(&text)).await.unwrap().collect(PLENTY).await.unwrap();
+        let all = [outcome.stdout, outcome.stderr].concat();
+        let all = String::from_utf8(all).unwrap();
+        assert!(all.starts_with(said), "{all}");
+    }
 }
 
 #[tokio::test]

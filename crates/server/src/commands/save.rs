@@ -9,6 +9,9 @@ use super::Context;
 use crate::client::{Directory, Failure, relative_path, segment};
 use crate::console::{note, printable};
 
+/// How many saved files are named one by one.
+const NAMED: usize = 10;
+
 /// One file to fetch.
 pub(crate) struct Wanted<'a> {
     pub(crate) container: &'a str,
@@ -35,7 +38,12 @@ pub(crate) async fn save(context: &Context, directory: &Path, files: &[Wanted<'_
             writing.write(&bytes.map_err(|error| context.client.unanswered(&error))?)?;
         }
         writing.finish()?;
-        note(&format!("saved {}", printable(&directory.join(file.path).display().to_string())));
+        if files.len() <= NAMED {
+            note(&format!("saved {}", printable(&directory.join(file.path).display().to_string())));
+        }
+    }
+    if files.len() > NAMED {
+        note(&format!("saved {} files to {}", files.len(), printable(&directory.display().to_string())));
     }
     Ok(())
 }
