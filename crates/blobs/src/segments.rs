@@ -22,7 +22,7 @@ const PUNCH_BYTES: u64 = 1024 * 1024;
 
 /// The one writer of a segment file.
 #[derive(Debug)]
-pub struct SegmentWriter {
+pub(crate) struct SegmentWriter {
     file: File,
     length: u64,
     trim: Trim,
@@ -31,7 +31,7 @@ pub struct SegmentWriter {
 
 impl SegmentWriter {
     /// Opens the file to append to it, making it if it is not there.
-    pub fn open(path: &Path, trim: Trim) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, trim: Trim) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         let length = file.metadata()?.len();
         Ok(Self {
@@ -44,7 +44,7 @@ impl SegmentWriter {
 
     /// Appends and returns the offset of the first byte. After an error the file may have grown by a part of `bytes`;
     /// the next append goes behind that part.
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let offset = self.length;
         if let Err(error) = self.file.write_all(bytes) {
             self.length = self.file.metadata()?.len();
@@ -55,18 +55,8 @@ impl SegmentWriter {
         Ok(offset)
     }
 
-    /// The file's length: the offset that the next append returns.
-    pub fn len(&self) -> u64 {
-        self.length
-    }
-
-    /// Whether nothing was appended yet.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
     /// Makes everything appended so far durable.
-    pub fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
@@ -85,35 +75,35 @@ impl SegmentWriter {
 
 /// What one read of a segment gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SegmentChunk {
+pub(crate) struct SegmentChunk {
     /// The offset of the first byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// The bytes; empty at the end of the file.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// How many bytes between the offset that was asked for and `offset` are left out.
-    pub omitted: u64,
+    pub(crate) omitted: u64,
 }
 
 /// A reader, which may run beside the writer.
 #[derive(Debug)]
-pub struct SegmentReader {
+pub(crate) struct SegmentReader {
     file: File,
     trim: Trim,
 }
 
 impl SegmentReader {
     /// Opens the file; `trim` is the writer's.
-    pub fn open(path: &Path, trim: Trim) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, trim: Trim) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, trim })
     }
 
     /// The file's length now: where the next append will go.
-    pub fn end(&self) -> io::Result<u64> {
+    pub(crate) fn end(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
     /// Reads at most `max` bytes from `from` on. A chunk never spans what is left out; go on at its end.
-    pub fn read(&self, from: u64, max: usize) -> io::Result<SegmentChunk> {
+    pub(crate) fn read(&self, from: u64, max: usize) -> io::Result<SegmentChunk> {
         let mut total = self.end()?;
         loop {
             let kept = self.trim.kept(total);
@@ -140,7 +130,7 @@ impl SegmentReader {
     }
 
     /// The whole output as it is kept, with a line that states what is left out.
-    pub fn read_kept(&self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_kept(&self) -> io::Result<Vec<u8>> {
         let kept = self.trim.kept(self.end()?);
         let mut output = Vec::new();
         let mut offset = 0;
@@ -172,7 +162,6 @@ mod tests {
         let trim = Trim { head_bytes: 10_000, tail_bytes: 2 * PUNCH_BYTES };
         let line = b"0123456789abcde\n";
         let mut writer = SegmentWriter::open(&path, trim).unwrap();
-        assert!(writer.is_empty());
         let block = line.repeat(4096);
         for index in 0..160 {
             assert_eq!(writer.append(&block).unwrap(), index * block.len() as u64);
@@ -181,7 +170,7 @@ mod tests {
         let mut writer = SegmentWriter::open(&path, trim).unwrap();
         let end = writer.append(b"LAST").unwrap();
         writer.sync().unwrap();
-        assert_eq!((end, writer.len()), (160 * block.len() as u64, end + 4));
+        assert_eq!(end, 160 * block.len() as u64);
 
         let reader = SegmentReader::open(&path, trim).unwrap();
         assert_eq!(reader.read(end, 100).unwrap(), SegmentChunk { offset: end, bytes: b"LAST".into(), omitted: 0 });
@@ -189,7 +178,7 @@ mod tests {
         let head = reader.read(16, usize::MAX).unwrap();
         assert_eq!((head.offset, head.bytes.len()), (16, 10_000 - 16));
         let tail = reader.read(10_000, 32).unwrap();
-        assert_eq!(tail.offset, writer.len() - trim.tail_bytes);
+        assert_eq!(tail.offset, end + 4 - trim.tail_bytes);
         assert_eq!(tail.omitted, tail.offset - 10_000);
         let phase = (tail.offset % 16) as usize;
         assert_eq!(tail.bytes[..16], line.repeat(2)[phase..phase + 16]);

@@ -5,28 +5,28 @@ use std::ops::Range;
 
 /// Keeps the first and the last bytes of an output, because a log's reason to be read is at one of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trim {
+pub(crate) struct Trim {
     /// How many bytes of the beginning are kept.
-    pub head_bytes: u64,
+    pub(crate) head_bytes: u64,
     /// How many bytes of the end are kept.
-    pub tail_bytes: u64,
+    pub(crate) tail_bytes: u64,
 }
 
 /// The ranges that are kept of an output, by offset. They touch when nothing is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// The beginning.
-    pub head: Range<u64>,
+    pub(crate) head: Range<u64>,
     /// The end.
-    pub tail: Range<u64>,
+    pub(crate) tail: Range<u64>,
 }
 
 impl Trim {
     /// Keeps everything.
-    pub const NONE: Self = Self { head_bytes: u64::MAX, tail_bytes: 0 };
+    pub(crate) const NONE: Self = Self { head_bytes: u64::MAX, tail_bytes: 0 };
 
     /// What is kept of `total` bytes.
-    pub fn kept(&self, total: u64) -> Kept {
+    pub(crate) fn kept(&self, total: u64) -> Kept {
         let head_end = self.head_bytes.min(total);
         let tail_start = total.saturating_sub(self.tail_bytes).max(head_end);
         Kept { head: 0..head_end, tail: tail_start..total }
@@ -35,20 +35,12 @@ impl Trim {
 
 impl Kept {
     /// How many bytes are left out between the two.
-    pub fn omitted(&self) -> u64 {
+    pub(crate) fn omitted(&self) -> u64 {
         self.tail.start - self.head.end
     }
 
-    /// The line that stands for what is left out, or `None` when nothing is.
-    pub fn notice(&self) -> Option<String> {
-        match self.omitted() {
-            0 => None,
-            omitted => Some(format!("\n[... {omitted} bytes left out ...]\n")),
-        }
-    }
-
     /// Where reading goes on when `offset` is asked for, and how many bytes are skipped because they are left out.
-    pub fn resume(&self, offset: u64) -> (u64, u64) {
+    pub(crate) fn resume(&self, offset: u64) -> (u64, u64) {
         if offset >= self.head.end && offset < self.tail.start {
             (self.tail.start, self.tail.start - offset)
         } else {
@@ -57,7 +49,7 @@ impl Kept {
     }
 
     /// The end of the stretch that can be read without a gap from `offset`.
-    pub fn stretch_end(&self, offset: u64) -> u64 {
+    pub(crate) fn stretch_end(&self, offset: u64) -> u64 {
         if offset < self.head.end && self.omitted() > 0 { self.head.end } else { self.tail.end }
     }
 }
@@ -73,11 +65,11 @@ mod tests {
         let trim = Trim { head_bytes: 4, tail_bytes: 3 };
         for total in 0..=7 {
             assert_eq!(trim.kept(total).omitted(), 0, "{total}");
-            assert_eq!(trim.kept(total).notice(), None);
+            assert_eq!(trim.kept(total).omitted(), 0);
         }
         let kept = trim.kept(10);
         assert_eq!((kept.head.clone(), kept.tail.clone(), kept.omitted()), (0..4, 7..10, 3));
-        assert!(kept.notice().unwrap().contains("3 bytes"));
+        assert_eq!(kept.omitted(), 3);
         assert_eq!(kept.resume(4), (7, 3));
         assert_eq!(kept.resume(6), (7, 1));
         assert_eq!(kept.resume(7), (7, 0));

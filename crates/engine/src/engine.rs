@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stead_domain::ids::ServerId;
-use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Provider, Store};
+use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider, Store};
 use stead_domain::time::Timestamp;
 use stead_projects::{Layout, Toolchain};
 use tokio::sync::Semaphore;
@@ -23,6 +23,8 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     /// Bytes.
     pub blobs: Arc<dyn Blobs>,
+    /// Raw output and build logs.
+    pub logs: Arc<dyn Logs>,
     /// Where environments run.
     pub provider: Arc<dyn Provider>,
     /// Where build steps run.
@@ -49,6 +51,7 @@ pub struct Engine(Arc<Inner>);
 pub struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) logs: Arc<dyn Logs>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) sandboxes: Arc<dyn BuildSandboxes>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -83,6 +86,7 @@ impl Engine {
             build_slots: Semaphore::new(parts.settings.build_slots.max(1)),
             store: parts.store,
             blobs: parts.blobs,
+            logs: parts.logs,
             provider: parts.provider,
             sandboxes: parts.sandboxes,
             clock: parts.clock,

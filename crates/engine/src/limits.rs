@@ -69,6 +69,4 @@ pub struct Settings {
     pub build_sandbox: SandboxLimits,
     /// Where request bodies are spooled.
     pub spool: PathBuf,
-    /// Where raw output and build logs are kept.
-    pub logs: PathBuf,
 }

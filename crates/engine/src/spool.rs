@@ -86,9 +86,7 @@ impl Engine {
 
     /// Makes the spool, and empties it of what an earlier process left.
     pub(crate) async fn clear_spool(&self) -> std::io::Result<()> {
-        for directory in [&self.settings.spool, &self.settings.logs] {
-            tokio::fs::create_dir_all(directory).await?;
-        }
+        tokio::fs::create_dir_all(&self.settings.spool).await?;
         let mut entries = tokio::fs::read_dir(&self.settings.spool).await?;
         while let Some(entry) = entries.next_entry().await? {
             tokio::fs::remove_file(entry.path()).await?;

@@ -2,6 +2,7 @@
 
 mod blobs;
 mod clock;
+mod logs;
 mod provider;
 mod runtime;
 mod store;
@@ -11,6 +12,7 @@ use std::pin::Pin;
 
 pub use blobs::{BlobError, BlobReader, Blobs, StoredBlob};
 pub use clock::{Clock, IdSource};
+pub use logs::{LogChunk, LogError, LogName, Logs};
 pub use provider::{
     BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, Observed, Outcome, Provider,
     ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,

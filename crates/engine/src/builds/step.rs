@@ -10,12 +10,11 @@ use stead_domain::ports::{
     BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
     Runtime, RuntimeError,
 };
-use stead_domain::{BlobId, Error, LayerId, Result};
+use stead_domain::{BlobId, LayerId, Result};
 use stead_projects::layout::{Sealed, SourceTree, StepPlace};
 use stead_projects::packages;
 use stead_projects::plan::{Command, InstallPlan, PackageList, Step};
 
-use super::log::BuildLog;
 use super::work::{Stopped, Work, place_failed};
 use crate::commit::store_failed;
 use crate::engine::Engine;
@@ -236,7 +235,7 @@ impl Engine {
                             captured.extend(bytes.into_iter().take(LISTED.saturating_sub(captured.len())));
                         }
                     }
-                    ExecEvent::Output(_, bytes) => append(&mut work.log, &bytes).await?,
+                    ExecEvent::Output(_, bytes) => work.log.append(bytes).await?,
                     ExecEvent::Exited(_) if cancelled => return Err(Stopped::Failed(BuildFailure::cancelled())),
                     ExecEvent::Exited(exit) => return Ok(exit),
                 },
@@ -247,10 +246,6 @@ impl Engine {
             }
         }
     }
-}
-
-async fn append(log: &mut BuildLog, bytes: &[u8]) -> Result<(), Error> {
-    log.append(bytes).await
 }
 
 /// What a command's end means for the build.

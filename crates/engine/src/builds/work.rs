@@ -107,7 +107,7 @@ impl Engine {
             number,
             fresh: build.fresh,
             entries: Arc::new(entries),
-            log: self.open_build_log(project, number).await?,
+            log: self.open_build_log(project, number),
             cancel,
         };
         let made = self.make_version(&mut work).await;

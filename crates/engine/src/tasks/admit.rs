@@ -142,7 +142,7 @@ impl Engine {
                 let mut session = Session::open(id, Face::Uhp, &agent, &request.input.text, at);
                 let turn = session.admit(&agent, new_turn, at)?;
                 let event = session.event(turn.id, EventKind::TurnCreated, at);
-                changes = self.new_environment(changes, &session, reads.as_ref(), pin).await?;
+                changes = self.new_environment(changes, &session, reads.as_ref(), pin)?;
                 changes = changes.insert(session.clone()).event(event);
                 (session, turn)
             }
@@ -230,7 +230,7 @@ impl Engine {
     }
 
     /// The environment of a new session, with the operation that makes it already claimed: one commit less before Start.
-    async fn new_environment(
+    fn new_environment(
         &self,
         changes: Changes,
         session: &Session,

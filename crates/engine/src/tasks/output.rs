@@ -2,22 +2,18 @@
 //! what `stead run` replays byte for byte, and where a turn's text comes from when its server died. The file is made durable
 //! before the commit that ends the turn.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use stead_domain::key::Caller;
-use stead_domain::ports::OutputStream;
+use stead_domain::ports::{LogError, LogName, OutputStream};
 use stead_domain::{Code, Error, Result, TurnId};
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, SeekFrom};
 
 use crate::engine::Engine;
 use crate::hub::{Topic, Waiter};
 
 const HEADER: usize = 5;
 /// The most that one read takes.
-const READ: u64 = 256 << 10;
+const READ: usize = 256 << 10;
 /// The most that one record holds.
 const RECORD: usize = 64 << 10;
 
@@ -35,45 +31,41 @@ pub struct OutputChunk {
 /// Raw output, live until the turn has ended.
 pub type OutputStreamOf = BoxStream<'static, Result<OutputChunk>>;
 
-pub(crate) fn log_failed(error: std::io::Error) -> Error {
+pub(crate) fn log_failed(error: LogError) -> Error {
     Error::new(Code::BackendUnavailable, "the server's output log does not answer").because(error)
 }
 
 /// Appends records.
 pub(crate) struct OutputLog {
-    file: File,
+    engine: Engine,
+    log: LogName,
     /// Bytes of output appended, without headers.
     pub(crate) bytes: u64,
 }
 
 impl OutputLog {
+    /// Appends output; readers see it when this returns.
     pub(crate) async fn append(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<()> {
+        let mut appended = Vec::with_capacity(bytes.len() + HEADER);
         for piece in bytes.chunks(RECORD) {
-            let mut record = Vec::with_capacity(HEADER + piece.len());
-            record.push(match stream {
+            appended.push(match stream {
                 OutputStream::Stdout => 1,
                 OutputStream::Stderr => 2,
             });
-            record.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
-            record.extend_from_slice(piece);
-            self.file.write_all(&record).await.map_err(log_failed)?;
-            self.bytes += piece.len() as u64;
+            appended.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
+            appended.extend_from_slice(piece);
         }
+        self.engine.logs.append(self.log, appended).await.map_err(log_failed)?;
+        self.bytes += bytes.len() as u64;
         Ok(())
     }
 
-    /// Hands what was appended to the operating system, so that readers see it.
-    pub(crate) async fn flush(&mut self) -> Result<()> {
-        self.file.flush().await.map_err(log_failed)
-    }
-
-    /// Makes the whole file durable.
-    pub(crate) async fn sync(&mut self) -> Result<()> {
-        self.flush().await?;
-        if self.bytes > 0 {
-            self.file.sync_data().await.map_err(log_failed)?;
+    /// Makes the whole log durable.
+    pub(crate) async fn sync(&self) -> Result<()> {
+        if self.bytes == 0 {
+            return Ok(());
         }
-        Ok(())
+        self.engine.logs.sync(self.log).await.map_err(log_failed)
     }
 }
 
@@ -99,33 +91,18 @@ fn records(buffer: &[u8], mut offset: u64) -> Vec<OutputChunk> {
 }
 
 impl Engine {
-    fn output_path(&self, turn: TurnId) -> PathBuf {
-        self.settings.logs.join(format!("{}.output", turn.hex()))
-    }
-
-    pub(crate) async fn open_output(&self, turn: TurnId) -> Result<OutputLog> {
-        let file = File::options().create(true).append(true).open(self.output_path(turn)).await.map_err(log_failed)?;
-        Ok(OutputLog { file, bytes: 0 })
+    pub(crate) fn output_log(&self, turn: TurnId) -> OutputLog {
+        OutputLog { engine: self.clone(), log: LogName::Turn(turn), bytes: 0 }
     }
 
     pub(crate) async fn remove_output(&self, turn: TurnId) -> Result<()> {
-        match tokio::fs::remove_file(self.output_path(turn)).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(log_failed(error)),
-            _ => Ok(()),
-        }
+        self.logs.remove(LogName::Turn(turn)).await.map_err(log_failed)
     }
 
     /// The records from `offset` on, as far as they are whole and one read takes them.
     pub(crate) async fn read_output(&self, turn: TurnId, offset: u64) -> Result<Vec<OutputChunk>> {
-        let mut file = match File::open(self.output_path(turn)).await {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(log_failed(error)),
-        };
-        file.seek(SeekFrom::Start(offset)).await.map_err(log_failed)?;
-        let mut buffer = Vec::new();
-        file.take(READ).read_to_end(&mut buffer).await.map_err(log_failed)?;
-        Ok(records(&buffer, offset))
+        let chunk = self.logs.read(LogName::Turn(turn), offset, READ).await.map_err(log_failed)?;
+        Ok(records(&chunk.bytes, offset))
     }
 
     /// Raw output from an offset that an earlier chunk gave (0 for the beginning), live until the turn has ended.

@@ -105,7 +105,7 @@ impl Engine {
         }
         self.faults.point("turn.promoted");
         let run = Run {
-            log: self.open_output(turn.id).await?,
+            log: self.output_log(turn.id),
             transcript: Transcript::default(),
             unseen: String::new(),
             flush_at: None,
@@ -214,7 +214,6 @@ impl Engine {
                 },
                 () = flush => {
                     run.flush_at = None;
-                    run.log.flush().await?;
                     self.show(turn, std::mem::take(&mut run.unseen)).await?;
                 }
                 () = cancel.cancelled(), if !killed => {
@@ -248,7 +247,7 @@ impl Engine {
         turn: &Turn,
         runtime: Arc<dyn Runtime>,
         before: &Baseline,
-        mut run: Run,
+        run: Run,
         end: Result<ExecExit, RuntimeError>,
     ) -> Result<()> {
         run.log.sync().await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
-use stead_blobs::LocalBlobs;
+use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
 use stead_engine::{Engine, Limits};
 use stead_projects::toolchain::UvCandidate;
@@ -55,13 +55,14 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         let settings = settings.clone();
         tokio::task::spawn_blocking(move || Found::look(&settings))
     };
-    let Found { blobs, toolchain, node, native, python_index, npm_registry } =
+    let Found { blobs, logs, toolchain, node, native, python_index, npm_registry } =
         found.await.context("the task that opens the data directory failed")??;
     tracing::info!("builds and sessions run on {}", toolchain.base().description);
     let native = Arc::new(native);
     let engine = Engine::new(stead_engine::Parts {
         store: store.clone(),
         blobs: Arc::new(blobs),
+        logs: Arc::new(logs),
         provider: native.clone(),
         sandboxes: native.clone(),
         clock,
@@ -77,6 +78,7 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
 /// What is found on this machine's disk.
 struct Found {
     blobs: LocalBlobs,
+    logs: LocalLogs,
     toolchain: Toolchain,
     node: String,
     native: NativeProvider,
@@ -95,10 +97,12 @@ impl Found {
             let toolchain = scope.spawn(|| Toolchain::detect(&uv_candidates(data)));
             let node = node::name(data)?;
             let blobs = LocalBlobs::open(&data.join("blobs")).context("failed to open the blob store")?;
+            let logs = LocalLogs::open(&data.join("logs")).context("failed to open the log store")?;
             let native = native::open(settings, &node)?;
             let panicked = |_| anyhow::anyhow!("a thread that looks for tools panicked");
             Ok(Self {
                 blobs,
+                logs,
                 toolchain: toolchain.join().map_err(panicked)?,
                 node,
                 native,
@@ -138,7 +142,6 @@ fn engine_settings(
         npm_registry,
         build_sandbox: builds.limits,
         spool: data.join("spool"),
-        logs: data.join("logs"),
     }
 }
 

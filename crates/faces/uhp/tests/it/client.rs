@@ -8,7 +8,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use stead_blobs::LocalBlobs;
+use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::network::NetworkPolicy;
@@ -87,6 +87,7 @@ impl Server {
         let engine = Engine::new(Parts {
             store: store.clone(),
             blobs: blobs.clone(),
+            logs: Arc::new(LocalLogs::open(&path.join("logs")).unwrap()),
             provider: Arc::new(Nowhere),
             sandboxes: Arc::new(Nowhere),
             clock: Arc::new(SystemClock),
@@ -114,7 +115,6 @@ impl Server {
                     disk_files: 1000,
                 },
                 spool: path.join("spool"),
-                logs: path.join("logs"),
             },
             node: "node".to_owned(),
         });
