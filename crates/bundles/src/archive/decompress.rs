@@ -21,7 +21,7 @@ pub(super) struct Stream<R: BufRead> {
 
 enum State<R: BufRead> {
     Plain(R),
-    Gzip(GzDecoder<R>),
+    Gzip(Box<GzDecoder<R>>),
     Bzip2(BzDecoder<R>),
     Xz(Box<XzReader<R>>),
     Zstd(Box<StreamingDecoder<R, FrameDecoder>>),
@@ -43,7 +43,7 @@ impl<R: BufRead> Stream<R> {
 impl<R: BufRead> State<R> {
     fn start(format: Format, mut reader: R) -> io::Result<Self> {
         Ok(match format {
-            Format::TarGzip => Self::Gzip(GzDecoder::new(reader)),
+            Format::TarGzip => Self::Gzip(Box::new(GzDecoder::new(reader))),
             Format::TarBzip2 => Self::Bzip2(BzDecoder::new(reader)),
             Format::TarXz => Self::Xz(Box::new(XzReader::new(reader)?)),
             Format::TarZstd => {
