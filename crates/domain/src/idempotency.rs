@@ -26,7 +26,7 @@ impl IdempotencyScope {
 pub struct IdempotencyRecord {
     /// Which request it was.
     pub scope: IdempotencyScope,
-    /// A keyed hash of the intent.
+    /// A hash of the intent.
     pub fingerprint: String,
     /// The turn that the first request made.
     pub turn_id: TurnId,

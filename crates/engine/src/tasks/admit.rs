@@ -55,7 +55,7 @@ pub struct TaskRequest {
     pub ignored_fields: Vec<String>,
     /// The caller's retry identity.
     pub idempotency_key: Option<String>,
-    /// A keyed hash of the caller's intent, taken before anything mutable was read.
+    /// A hash of the caller's intent, taken before anything mutable was read.
     pub fingerprint: String,
 }
 
@@ -68,6 +68,15 @@ pub struct StartedTask {
     pub turn: Turn,
     /// Whether an earlier request with the same key made it.
     pub replayed: bool,
+}
+
+fn retry_scope(caller: &Caller, key: &str) -> IdempotencyScope {
+    IdempotencyScope {
+        face: Face::Uhp.as_str(),
+        workspace_id: caller.workspace_id,
+        route: "POST /v1/responses",
+        key: key.to_owned(),
+    }
 }
 
 /// What a continued turn stands on.
@@ -84,12 +93,7 @@ impl Engine {
         if request.input.text.len() as u64 > limit {
             return Err(Error::invalid("input", format!("the input is longer than {limit} bytes")));
         }
-        let scope = request.idempotency_key.as_ref().map(|key| IdempotencyScope {
-            face: Face::Uhp.as_str(),
-            workspace_id: caller.workspace_id,
-            route: "POST /v1/responses",
-            key: key.clone(),
-        });
+        let scope = request.idempotency_key.as_deref().map(|key| retry_scope(caller, key));
         let turn_id = TurnId::new(self.ids.as_ref());
         let started = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
         if !started.replayed {
@@ -97,6 +101,12 @@ impl Engine {
             self.drive(caller.workspace_id, started.turn.id);
         }
         Ok(started)
+    }
+
+    /// What an earlier request with this retry identity made, if there was one. A face asks before it takes in what comes
+    /// along with a task, so that a repetition takes in nothing; admission looks again.
+    pub async fn task_repeated(&self, caller: &Caller, key: &str) -> Result<Option<StartedTask>> {
+        self.replayed(caller, &retry_scope(caller, key)).await
     }
 
     async fn admit(
@@ -107,9 +117,9 @@ impl Engine {
         turn_id: TurnId,
     ) -> Result<(Changes, StartedTask)> {
         if let Some(scope) = scope
-            && let Some(record) = self.store.idempotency_fetch(scope).await.map_err(store_failed)?
+            && let Some(started) = self.replayed(caller, scope).await?
         {
-            return Ok((Changes::new(), self.replay(caller, record.turn_id).await?));
+            return Ok((Changes::new(), started));
         }
         let continued = self.continued(caller, request).await?;
         let agent = self.agent_for(caller, request, continued.as_ref()).await?;
@@ -159,9 +169,10 @@ impl Engine {
         Ok((changes, StartedTask { session, turn, replayed: false }))
     }
 
-    async fn replay(&self, caller: &Caller, turn: TurnId) -> Result<StartedTask> {
-        let view = self.turn_get(caller, turn).await?;
-        Ok(StartedTask { session: view.session, turn: view.turn, replayed: true })
+    async fn replayed(&self, caller: &Caller, scope: &IdempotencyScope) -> Result<Option<StartedTask>> {
+        let Some(record) = self.store.idempotency_fetch(scope).await.map_err(store_failed)? else { return Ok(None) };
+        let view = self.turn_get(caller, record.turn_id).await?;
+        Ok(Some(StartedTask { session: view.session, turn: view.turn, replayed: true }))
     }
 
     async fn continued(&self, caller: &Caller, request: &TaskRequest) -> Result<Option<Continued>> {

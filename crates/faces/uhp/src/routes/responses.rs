@@ -38,17 +38,25 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
     let engine = state.engine;
     let bytes = body::bytes(&headers, body, engine.limits().json_bytes).await?;
     let Asked { task, mut input, ignored_fields, fingerprint } = understand(bytes).await?;
+    let (version, time_limit, delivery) = (task.version()?, task.time_limit()?, task.delivery());
+    let idempotency_key = fingerprint::key(&headers)?;
+    // Before anything that the body names is looked for, and before any file of it is kept once more.
+    if let Some(key) = &idempotency_key
+        && let Some(started) = engine.task_repeated(&caller, key).await?
+    {
+        return deliver(engine, caller, started, delivery).await;
+    }
     let mut request = TaskRequest {
         agent_id: task.harness()?,
         previous: task.previous()?,
         project: task.environment()?,
-        version: task.version()?,
+        version,
         input: TurnInput::default(),
-        time_limit: task.time_limit()?,
+        time_limit,
         model: task.model.clone().filter(|model| !model.is_empty()),
         store: task.store(),
         ignored_fields,
-        idempotency_key: fingerprint::key(&headers)?,
+        idempotency_key,
         fingerprint,
     };
     let files = receive(&engine, &caller, &mut input).await?;
@@ -58,7 +66,6 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         verbatim: Some(Value::Array(input.items)),
         instructions: guidance(task.instructions.as_deref(), &input.guidance),
     };
-    let delivery = task.delivery();
     let started = engine.task_start(&caller, request).await?;
     deliver(engine, caller, started, delivery).await
 }

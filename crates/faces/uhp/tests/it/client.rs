@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use stead_blobs::{LocalBlobs, LocalLogs};
+use stead_domain::changes::Changes;
 use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::network::NetworkPolicy;
@@ -17,7 +18,7 @@ use stead_engine::{Engine, Limits, Parts, Settings};
 use stead_face_uhp::{FaceState, VERSION, router};
 use stead_projects::{Layout, Toolchain};
 use stead_testkit::database::{TestDatabase, sqlite};
-use stead_testkit::{SeededIds, SystemClock};
+use stead_testkit::{Samples, SeededIds, SystemClock};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -132,6 +133,13 @@ impl Server {
     /// A key with these verbs alone.
     pub(crate) async fn key(&self, verbs: &[Verb]) -> String {
         self.engine.key_create(&self.caller().await, "test", verbs.to_vec()).await.unwrap().1
+    }
+
+    /// An admin key of another workspace.
+    pub(crate) async fn stranger(&self) -> String {
+        let other = Samples::new(12);
+        self.store.commit(Changes::new().fact(other.workspace())).await.unwrap();
+        self.engine.admin_key(other.workspace_id).await.unwrap()
     }
 
     /// Sends a request as it is. Every answer must name the version and the request.

@@ -1,11 +1,12 @@
-//! The order of gates: route, method, version, credential, verb, size, syntax, shape, object.
+//! The order of gates: route, method, version, credential, verb, size, syntax, shape, the object in the path, the retry
+//! lookup, what the body names, state.
 
 use axum::body::Body;
 use http::{Method, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 use stead_domain::key::Verb;
 
-use crate::client::Server;
+use crate::client::{Answer, Server};
 use crate::schema::conforms;
 
 /// A made-up id of the right form.
@@ -13,7 +14,7 @@ const HEX: &str = "018f3c2a7b4c7d3e9f6a5b4c3d2e1f00";
 
 #[tokio::test]
 async fn each_gate_comes_before_the_next() {
-    let server = Server::start(false).await;
+    let server = Server::start(true).await;
     let reader = server.key(&[Verb::Read]).await;
     let bare = |method: &str, path: &str, version: &str, key: Option<&str>, body: &str| {
         let mut request = Request::builder().method(method).uri(path).header("uhp-version", version);
@@ -45,6 +46,27 @@ async fn each_gate_comes_before_the_next() {
     assert_eq!(shape.refused(400, "invalid_input")["param"], "max_step");
     let named = server.send(bare("PUT", "/v1/harnesses/x", now, admin, r#"{"environment":"x"}"#)).await;
     named.refused(404, "harness_not_found");
+
+    // A task has no object in its path; the gates behind that are walked with one.
+    let harness = server.get("/v1/harnesses").await.good()["harnesses"][0]["id"].clone();
+    let first = task(&server, "k", json!({"input": "x", "metadata": {"harness_id": harness}})).await.good();
+    let nowhere = json!([{"type": "input_file", "file_id": format!("file_{HEX}")}]);
+    let unknown = json!({"harness_id": format!("chrn_{HEX}"), "environment": format!("henv_{HEX}")});
+    let absent = json!({"input": nowhere, "previous_response_id": "x", "metadata": unknown});
+    let mut shapeless = absent.clone();
+    shapeless["timeout_seconds"] = json!(0);
+    assert_eq!(task(&server, "k", shapeless).await.refused(400, "invalid_input")["param"], "timeout_seconds");
+    assert_eq!(task(&server, "k", absent.clone()).await.good(), first, "a repetition looks for nothing that it names");
+    assert_eq!(task(&server, "l", absent).await.status, 404);
+    let unbuilt = server.environment("Demo").await;
+    let state = |harness: Value| json!({"input": "x", "metadata": {"harness_id": harness, "environment": unbuilt}});
+    task(&server, "l", state(json!(format!("chrn_{HEX}")))).await.refused(404, "harness_not_found");
+    task(&server, "l", state(harness)).await.refused(409, "environment_not_ready");
+}
+
+async fn task(server: &Server, key: &str, body: Value) -> Answer {
+    let request = server.request(Method::POST, "/v1/responses").header("idempotency-key", key);
+    server.send(request.body(Body::from(body.to_string())).unwrap()).await
 }
 
 #[tokio::test]

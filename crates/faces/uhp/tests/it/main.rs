@@ -4,6 +4,7 @@
 mod artifacts;
 mod client;
 mod environments;
+mod foreign;
 mod gates;
 mod objects;
 mod provider;
