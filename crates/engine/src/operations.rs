@@ -34,7 +34,9 @@ struct AtIt<'a>(&'a InFlight, OperationId);
 
 impl InFlight {
     fn enter(&self, id: OperationId) -> Option<AtIt<'_>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id).then_some(AtIt(self, id))
+        // Not `then_some`: a guard made in vain would take the lock again when it is dropped, and free another's place.
+        let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        entered.then(|| AtIt(self, id))
     }
 }
 
@@ -217,4 +219,21 @@ fn spec_of(operation: &Operation) -> Result<StartSpec> {
 /// The public sentence for a provider's refusal.
 pub(crate) fn provider_failed(error: ProviderError) -> Error {
     Error::new(Code::BackendUnavailable, error.message.clone()).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_task_at_a_time_is_at_an_operation() {
+        let in_flight = InFlight::default();
+        let id: OperationId = "op_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00".parse().unwrap();
+        let first = in_flight.enter(id);
+        assert!(first.is_some());
+        assert!(in_flight.enter(id).is_none());
+        assert!(in_flight.enter(id).is_none(), "the one in vain has freed the first one's place");
+        drop(first);
+        assert!(in_flight.enter(id).is_some());
+    }
 }
