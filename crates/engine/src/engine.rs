@@ -16,6 +16,7 @@ use crate::operations::InFlight;
 use crate::supervisor::Supervisor;
 use crate::sweep::Sweeper;
 use crate::tasks::RunningTurns;
+use crate::turnstile::Turnstile;
 
 /// What the engine is made of.
 pub struct Parts {
@@ -67,6 +68,7 @@ pub struct Inner {
     pub(crate) operations: InFlight,
     pub(crate) sweeper: Sweeper,
     pub(crate) builds: RunningBuilds,
+    pub(crate) projects: Turnstile,
     pub(crate) build_slots: Semaphore,
     pub(crate) supervisor: Supervisor,
 }
@@ -101,6 +103,7 @@ impl Engine {
             turns: RunningTurns::default(),
             operations: InFlight::default(),
             sweeper: Sweeper::default(),
+            projects: Turnstile::default(),
             builds: RunningBuilds::default(),
             supervisor: Supervisor::default(),
         }))

@@ -30,6 +30,7 @@ mod spool;
 mod supervisor;
 mod sweep;
 mod tasks;
+mod turnstile;
 
 pub use agents::AgentText;
 pub use bootstrap::Bootstrap;

@@ -80,6 +80,7 @@ impl Engine {
         }
         self.live_project(caller, id).await?;
         let stored = self.adopt(caller.workspace_id, body).await?;
+        let _through = self.projects.enter(id).await;
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
             let nearby = self.nearby(id, &path).await?;
@@ -98,6 +99,7 @@ impl Engine {
 
     /// Makes an empty directory.
     pub async fn source_mkdir(&self, caller: &Caller, id: ProjectId, path: SourcePath) -> Result<()> {
+        let _through = self.projects.enter(id).await;
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
             let nearby = self.nearby(id, &path).await?;
@@ -110,6 +112,7 @@ impl Engine {
 
     /// Removes a file or a directory tree.
     pub async fn source_remove(&self, caller: &Caller, id: ProjectId, path: &SourcePath) -> Result<()> {
+        let _through = self.projects.enter(id).await;
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
             let subtree = self.store.source_subtree(id, path).await.map_err(store_failed)?;

@@ -18,6 +18,7 @@ impl Engine {
     /// Starts a build of the source as it is now and returns at once (UHP Environments §4). What is written to the source
     /// after this is no part of it.
     pub async fn build_start(&self, caller: &Caller, id: ProjectId, fresh: bool) -> Result<Build> {
+        let _through = self.projects.enter(id).await;
         let build = self
             .decide(|| async {
                 let project = self.live_project(caller, id).await?;

@@ -167,6 +167,7 @@ impl Engine {
             .await?;
         self.blobs.sync().await.map_err(blobs_failed)?;
         let written = entries.iter().filter(|entry| !entry.is_directory()).count() as u64;
+        let _through = self.projects.enter(id).await;
         let size = self
             .decide(|| async {
                 let project = self.live_project(caller, id).await?;
