@@ -56,7 +56,9 @@ build_runtime() {
         cargo build --quiet --locked --release -p stead-runtime --target "$(rustc -vV | sed -n 's/^host: //p')" >&2 ||
         die "building the runtime failed"
     STEAD_RUNTIME="$PWD/target/runtime/$(rustc -vV | sed -n 's/^host: //p')/release/stead-runtime"
-    export STEAD_RUNTIME
+    # A server that is built after this runs no other runtime from beside it.
+    STEAD_RUNTIME_SHA256=$(sha256sum <"$STEAD_RUNTIME" | cut -d ' ' -f 1)
+    export STEAD_RUNTIME STEAD_RUNTIME_SHA256
 }
 
 # need_uv DIRECTORY: uv from the Python index, as a toolchain of the server.

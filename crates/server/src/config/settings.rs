@@ -24,6 +24,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// `runtime.path`, resolved.
     pub runtime_path: PathBuf,
+    /// Whether the operator chose that program, in place of the one that came with this one.
+    pub runtime_chosen: bool,
     /// `[native]`
     pub native: NativeSettings,
     /// `[sessions]`
@@ -142,10 +144,12 @@ impl Settings {
     pub(super) fn read(values: BTreeMap<String, Sourced>, errors: Vec<String>) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::new(values, errors);
         let data_directory = reader.path("data.directory").unwrap_or_else(default_data_directory);
+        let runtime = reader.path("runtime.path");
         let settings = Self {
             server: server(&mut reader),
             database: database(&mut reader, &data_directory),
-            runtime_path: reader.path("runtime.path").unwrap_or_else(beside_this_program),
+            runtime_chosen: runtime.is_some(),
+            runtime_path: runtime.unwrap_or_else(beside_this_program),
             native: native(&mut reader),
             sessions: SessionSettings {
                 network: network(&mut reader, "sessions.network"),

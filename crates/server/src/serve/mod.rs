@@ -37,6 +37,9 @@ pub(crate) struct ServeArgs {
     /// Where to listen [default: 127.0.0.1:7077]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// The program that runs inside each environment [default: stead-runtime beside this program]
+    #[arg(long, value_name = "FILE")]
+    runtime: Option<PathBuf>,
 }
 
 /// Where configuration comes from.
@@ -88,8 +91,15 @@ impl ConfigurationArgs {
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
-    let listen = arguments.listen.clone().map(|value| Flag { key: "server.listen", value, flag: "--listen" });
-    let settings = arguments.configuration.settings(listen.into_iter().collect())?;
+    let mut flags = Vec::new();
+    if let Some(value) = arguments.listen.clone() {
+        flags.push(Flag { key: "server.listen", value, flag: "--listen" });
+    }
+    if let Some(path) = &arguments.runtime {
+        let path = std::path::absolute(path).map_err(|error| Failure::io("find the runtime program", &error))?;
+        flags.push(Flag { key: "runtime.path", value: path.display().to_string(), flag: "--runtime" });
+    }
+    let settings = arguments.configuration.settings(flags)?;
     logging::start(&settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

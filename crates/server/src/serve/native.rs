@@ -12,7 +12,8 @@ use crate::config::Settings;
 /// Opens the provider; blocking.
 pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProvider> {
     let data = &settings.data_directory;
-    let runtime = RuntimeProgram::File { path: settings.runtime_path.clone(), sha256: None };
+    let sha256 = if settings.runtime_chosen { None } else { built_with()? };
+    let runtime = RuntimeProgram::File { path: settings.runtime_path.clone(), sha256 };
     let mut config = NativeConfig::new(data, data.join("run"), runtime);
     config.uid_base = settings.native.uid_base;
     config.slots = settings.native.slots;
@@ -23,6 +24,22 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.ca_bundle.clone_from(&settings.native.ca_bundle);
     NativeProvider::open(config, Arc::new(Dialer::system(Vec::new())))
         .context("failed to open the native provider; `stead doctor` says what is missing")
+}
+
+/// The digest of the runtime that was built with this program: another one that lies beside it is not run. A program that was
+/// built alone knows none, and one that the operator names is the operator's to judge.
+fn built_with() -> anyhow::Result<Option<[u8; 32]>> {
+    let digest = option_env!("STEAD_RUNTIME_SHA256").map(digest);
+    digest.transpose().context("this program was built with a digest of the runtime that is none")
+}
+
+fn digest(text: &str) -> anyhow::Result<[u8; 32]> {
+    anyhow::ensure!(text.len() == 64 && text.is_ascii(), "a SHA-256 has 64 hexadecimal digits");
+    let mut digest = [0; 32];
+    for (index, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16)?;
+    }
+    Ok(digest)
 }
 
 /// Two services on one machine have two data directories, so their nodes have two names.
@@ -47,4 +64,18 @@ fn toolchains(data: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::digest;
+
+    #[test]
+    fn a_digest_is_sixty_four_digits() {
+        let hex = format!("00ff{}", "1a".repeat(30));
+        assert_eq!(digest(&hex).unwrap()[..3], [0, 0xff, 0x1a]);
+        for wrong in ["", "00", &"zz".repeat(32), &"é".repeat(32)] {
+            assert!(digest(wrong).is_err(), "{wrong}");
+        }
+    }
 }
