@@ -6,7 +6,7 @@ use serde_json::json;
 use stead_domain::agent::{Agent, Harness};
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
-use stead_domain::{AgentId, Code, Error, ProjectId, Result};
+use stead_domain::{AgentId, Code, Error, ProjectId, Result, WorkspaceId};
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
@@ -49,13 +49,12 @@ fn harness(text: Option<&str>) -> Result<Harness> {
 }
 
 impl Engine {
-    /// Saves a new configuration.
-    pub async fn agent_create(&self, caller: &Caller, text: AgentText) -> Result<Agent> {
-        let harness = harness(text.harness.as_deref())?;
+    /// An agent about which nothing was said but its harness.
+    pub(crate) fn new_agent(&self, workspace: WorkspaceId, harness: Harness) -> Agent {
         let at = self.now();
-        let agent = Agent {
+        Agent {
             id: AgentId::new(self.ids.as_ref()),
-            workspace_id: caller.workspace_id,
+            workspace_id: workspace,
             name: harness.label().to_owned(),
             harness,
             instructions: String::new(),
@@ -68,7 +67,13 @@ impl Engine {
             updated_at: at,
             deleted_at: None,
             row_version: 1,
-        };
+        }
+    }
+
+    /// Saves a new configuration.
+    pub async fn agent_create(&self, caller: &Caller, text: AgentText) -> Result<Agent> {
+        let harness = harness(text.harness.as_deref())?;
+        let agent = self.new_agent(caller.workspace_id, harness);
         self.decide(|| async {
             let agent = self.apply_text(caller, agent.clone(), &text).await?;
             Ok((Changes::new().insert(agent.clone()), agent))

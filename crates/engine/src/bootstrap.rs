@@ -1,10 +1,10 @@
 //! What a fresh server needs before anyone can use it.
 
-use stead_domain::agent::{Agent, Harness};
+use stead_domain::agent::Harness;
 use stead_domain::changes::Changes;
 use stead_domain::key::Verb;
 use stead_domain::workspace::Workspace;
-use stead_domain::{AgentId, Result, WorkspaceId};
+use stead_domain::{Result, WorkspaceId};
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
@@ -29,7 +29,7 @@ impl Engine {
             let id = WorkspaceId::new(self.ids.as_ref());
             let workspace = Workspace { id, name: "default".to_owned(), created_at: at };
             let (key, secret) = self.new_key(id, "first admin key", Verb::ALL.to_vec());
-            let changes = Changes::new().fact(workspace).insert(key).insert(self.shell_agent(id));
+            let changes = Changes::new().fact(workspace).insert(key).insert(self.new_agent(id, Harness::Shell));
             Ok((changes, Bootstrap { workspace: id, admin_secret: Some(secret) }))
         })
         .await
@@ -40,25 +40,5 @@ impl Engine {
         let (key, secret) = self.new_key(workspace, "admin key", Verb::ALL.to_vec());
         self.decide(|| async { Ok((Changes::new().insert(key.clone()), ())) }).await?;
         Ok(secret)
-    }
-
-    fn shell_agent(&self, workspace: WorkspaceId) -> Agent {
-        let at = self.now();
-        Agent {
-            id: AgentId::new(self.ids.as_ref()),
-            workspace_id: workspace,
-            name: "Shell".to_owned(),
-            harness: Harness::Shell,
-            instructions: String::new(),
-            default_model: None,
-            project_id: None,
-            disabled_tools: Vec::new(),
-            max_step: None,
-            time_limit: None,
-            created_at: at,
-            updated_at: at,
-            deleted_at: None,
-            row_version: 1,
-        }
     }
 }
