@@ -5,9 +5,12 @@
     reason = "these are tests, though what they share is not marked as such"
 )]
 
+mod api;
 mod client;
 mod configuration;
+mod crash;
 mod doctor;
+mod objects;
 mod program;
 mod server;
 mod serving;

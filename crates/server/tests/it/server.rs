@@ -12,9 +12,16 @@ use crate::program::{Ran, ran, stead};
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How many sandboxes a test's server may have at once, and how many user ids each takes.
+const SLOTS: u32 = 32;
+const UIDS_PER_SLOT: u32 = 65_536;
+/// Where the user ids of tests begin: above those that servers take by default.
+const UIDS: u32 = 0x9000_0000;
+
 /// A server process.
 pub(crate) struct TestServer {
     data: tempfile::TempDir,
+    uid_base: u32,
     settings: Vec<(String, String)>,
     process: Child,
     url: String,
@@ -22,25 +29,38 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server on a free port. `settings` are options as `section.key`, over those that all tests share.
+    /// Starts a server on a free port. `settings` are options as `section.key`, over those that all tests share; a name
+    /// without a dot is an environment variable.
     pub(crate) fn start(settings: &[(&str, &str)]) -> Self {
+        Self::start_prepared(settings, |_| {})
+    }
+
+    /// The same, after `prepare` has put something into the data directory.
+    pub(crate) fn start_prepared(settings: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Self {
         let data = tempfile::tempdir().unwrap();
         // Sandboxes of other user ids pass through the directory.
         let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
         std::fs::set_permissions(data.path(), mode).unwrap();
+        prepare(data.path());
         let shared = [("server.listen", "127.0.0.1:0"), ("uhp.environments_preview", "true"), ("log.level", "info")];
-        // Servers of tests that run at the same time share no user ids.
-        let uid_base = (0x7000_0000 + 64 * 65_536 * NUMBER.fetch_add(1, Ordering::Relaxed)).to_string();
-        let own = [("native.slots", "64"), ("native.uid_base", uid_base.as_str())];
+        // Servers of tests that run at the same time share no user ids; two test processes hardly ever do.
+        let places = (u32::MAX - UIDS) / (SLOTS * UIDS_PER_SLOT);
+        let place = std::process::id().wrapping_mul(97).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) % places;
+        let uid_base = UIDS + place * SLOTS * UIDS_PER_SLOT;
+        let own = [("native.slots", SLOTS.to_string()), ("native.uid_base", uid_base.to_string())];
+        let own: Vec<(&str, &str)> = own.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let runtime = std::env::var("STEAD_RUNTIME").ok();
+        let runtime: Vec<(&str, &str)> = runtime.iter().map(|path| ("runtime.path", path.as_str())).collect();
         let settings: Vec<(String, String)> = shared
             .iter()
             .chain(&own)
+            .chain(&runtime)
             .chain(settings)
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
         let log = Arc::new(Mutex::new(String::new()));
         let (process, url) = spawn(data.path(), &settings, &log);
-        Self { data, settings, process, url, log }
+        Self { data, uid_base, settings, process, url, log }
     }
 
     /// Where it answers.
@@ -95,6 +115,38 @@ impl TestServer {
         panic!("the server did not end\n{}", self.log());
     }
 
+    /// Waits until the process dies by itself, which it must.
+    pub(crate) fn wait_for_death(&mut self) {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if self.process.try_wait().unwrap().is_some() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the server did not die");
+    }
+
+    /// The user ids of its sandboxes.
+    pub(crate) fn uids(&self) -> std::ops::Range<u32> {
+        self.uid_base..self.uid_base + SLOTS * UIDS_PER_SLOT
+    }
+
+    /// The directories of its control groups, one per hierarchy.
+    pub(crate) fn groups(&self) -> Vec<PathBuf> {
+        let node = std::fs::read_to_string(self.data().join("node")).unwrap_or_default();
+        let Some(tail) = node.trim().len().checked_sub(12).map(|start| &node.trim()[start..]) else {
+            return Vec::new();
+        };
+        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+        hierarchies.map(|hierarchy| hierarchy.path().join(format!("stead-{tail}"))).collect()
+    }
+
+    /// Changes a setting for the next start.
+    pub(crate) fn set(&mut self, key: &str, value: &str) {
+        self.settings.push((key.to_owned(), value.to_owned()));
+    }
+
     /// Starts the server again on the same data and the same port, so that clients find it again.
     pub(crate) fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
@@ -108,10 +160,8 @@ impl TestServer {
 impl TestServer {
     /// Removes the control groups of a server that is gone; a live one keeps its own for the next start.
     fn remove_groups(&self) {
-        let node = std::fs::read_to_string(self.data().join("node")).unwrap_or_default();
-        let Some(tail) = node.trim().len().checked_sub(12).map(|start| &node.trim()[start..]) else { return };
-        for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            let _ = std::fs::remove_dir(hierarchy.path().join(format!("stead-{tail}")));
+        for group in self.groups() {
+            let _ = std::fs::remove_dir(group);
         }
     }
 }
@@ -140,7 +190,10 @@ fn spawn(data: &Path, settings: &[(String, String)], log: &Arc<Mutex<String>>) -
     let mut command = stead();
     command.arg("serve").arg("--data").arg(data).stderr(Stdio::piped()).stdout(Stdio::null());
     for (key, value) in settings {
-        command.env(format!("STEAD__{}", key.replace('.', "__").to_uppercase()), value);
+        match key.contains('.') {
+            true => command.env(format!("STEAD__{}", key.replace('.', "__").to_uppercase()), value),
+            false => command.env(key, value),
+        };
     }
     let mut process = command.spawn().unwrap();
     let lines = BufReader::new(process.stderr.take().unwrap());
