@@ -18,21 +18,24 @@ need_packages() {
     [ "$(id -u)" = 0 ] || die "these packages are missing:$missing" "as root: apt-get install -y$missing"
     command -v apt-get >/dev/null 2>&1 || die "these packages are missing:$missing" "install them with your system's package manager"
     say "installing$missing"
-    [ -n "${STEAD_APT_UPDATED:-}" ] || apt-get update -qq >&2 || die "apt-get update failed"
-    STEAD_APT_UPDATED=1
+    if [ -z "${STEAD_APT_UPDATED:-}" ]; then
+        output=$(apt-get update -qq 2>&1) || { say "$output"; die "apt-get update failed"; }
+        STEAD_APT_UPDATED=1
+    fi
     # shellcheck disable=SC2086 # a list of package names
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null || die "apt-get install$missing failed"
+    output=$(DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing 2>&1) ||
+        { say "$output"; die "apt-get install$missing failed"; }
 }
 
 # Debian's own interpreters: what a session has under /usr is the host's.
 need_tools() {
-    need_packages cc=gcc make=make curl=curl /etc/ssl/certs/ca-certificates.crt=ca-certificates \
-        /usr/bin/python3=python3 /usr/lib/python3/dist-packages/pip=python3-pip /usr/bin/bash=bash /usr/bin/git=git
-    if ! /usr/bin/python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
-        need_packages /nonexistent=python3-venv
-    fi
-    [ -x /usr/bin/node ] || need_packages /nonexistent=nodejs
-    command -v npm >/dev/null 2>&1 || need_packages /nonexistent=npm
+    set -- cc=gcc /usr/include/stdio.h=libc6-dev make=make curl=curl \
+        /etc/ssl/certs/ca-certificates.crt=ca-certificates /usr/bin/bash=bash /usr/bin/git=git \
+        /usr/bin/python3=python3 /usr/bin/node=nodejs /usr/bin/npm=npm
+    # Python's modules lie in folders named after its version, so Python itself says whether it has them.
+    /usr/bin/python3 -c 'import pip' >/dev/null 2>&1 || set -- "$@" /nonexistent=python3-pip
+    /usr/bin/python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || set -- "$@" /nonexistent=python3-venv
+    need_packages "$@"
 }
 
 # Rust by rustup, in the version that rust-toolchain.toml names.
