@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use rustix::process::{Pid, Signal};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin, Sent};
 
 /// The arrivals of one signal since they were last taken.
 pub(crate) struct Signals {
@@ -40,7 +41,8 @@ impl Signals {
 /// Whether the end was asked for with `SIGTERM`, by somebody who may.
 ///
 /// Code of the environment has the same user and could send one as well. In a sandbox its signals carry the sender's number,
-/// while those from outside carry none.
+/// while those from outside carry none. Only a signal of `kill` counts: what comes with a queued signal is whatever its sender
+/// wrote there, while the kernel lets nobody claim `kill`.
 pub(crate) struct Termination {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
 }
@@ -60,10 +62,11 @@ impl Termination {
     /// Whether it was asked for since the last call.
     pub(crate) fn take(&mut self) -> bool {
         let alone = rustix::process::getpid() != Pid::INIT;
-        let from_outside =
-            |process: Option<signal_hook::low_level::siginfo::Process>| process.is_none_or(|process| process.pid == 0);
-        let mut senders = self.delivery.pending().map(|origin| origin.process);
+        let from_outside = |origin: &Origin| {
+            origin.cause == Cause::Sent(Sent::User) && origin.process.is_some_and(|process| process.pid == 0)
+        };
+        let mut origins = self.delivery.pending();
         // All are taken, whatever the first one says.
-        senders.by_ref().fold(false, |any, sender| any | alone | from_outside(sender))
+        origins.by_ref().fold(false, |any, origin| any | alone | from_outside(&origin))
     }
 }

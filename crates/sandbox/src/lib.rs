@@ -28,6 +28,7 @@ mod launcher;
 mod message;
 pub mod plan;
 pub mod seccomp;
+pub mod unlinked;
 
 pub use launch::{Handover, LAUNCH_DEADLINE, LaunchError, launch};
 pub use launched::{Exit, Launched};

@@ -1,5 +1,6 @@
 //! Soft bounds on disk: where the file system has no quota, what a sandbox holds is measured from time to time, and its
-//! processes are ended when that is too much. The files stay, so that they can be looked at and removed.
+//! processes are ended when that is too much. Files count that have lost their name and are still open. The others stay, so
+//! that they can be looked at and removed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use stead_domain::ports::{ProviderError, SandboxLimits};
 use stead_sandbox::disk::{self, Usage};
+use stead_sandbox::unlinked::unlinked;
 
 use crate::host::blocking;
 use crate::sandbox::Sandbox;
@@ -97,7 +99,11 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
                 return Ok(None);
             }
             let began = Instant::now();
-            let usage = bounds.measure();
+            let mut usage = bounds.measure();
+            // A group that cannot be read has ended or is about to.
+            let held = unlinked(&watched.host.cgroups.pids(&watched.name).unwrap_or_default());
+            usage.bytes += held.bytes;
+            usage.inodes += held.inodes;
             Ok(Some((used, usage, began.elapsed())))
         });
         let Ok(Some((used, usage, took))) = look.await else { continue };

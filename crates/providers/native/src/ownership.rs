@@ -1,10 +1,10 @@
 //! Handing directories to a sandbox's user and taking them back.
 //!
-//! Nothing may be running in a tree meanwhile. Every directory is opened by its path beneath the tree's root, in a way that
-//! follows no link and leaves no file system, so a walk holds two descriptors whatever the depth; a tree deeper than a path
-//! can say is refused.
+//! Nothing may be running in a tree meanwhile. A walk goes down by name, in a way that follows no link and leaves no file system,
+//! and up by `..`, where it must find the directory that it came from. So it holds two descriptors whatever the depth: a
+//! tree that is too deep for anything else must still be taken back, or its user would stay its owner for ever.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -53,6 +53,14 @@ pub(crate) fn take_back(directory: &Path) -> io::Result<()> {
     })
 }
 
+/// A directory on the way from the root to where a walk stands.
+struct Level {
+    /// Device and inode.
+    identity: (u64, u64),
+    /// Directories in it that were not entered yet.
+    waiting: Vec<CString>,
+}
+
 fn walk(
     root: &OwnedFd,
     mut visit: impl FnMut(BorrowedFd<'_>, &CStr, &Stat) -> rustix::io::Result<()>,
@@ -60,29 +68,52 @@ fn walk(
     let device = rustix::fs::fstat(root)?.st_dev;
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    let mut waiting: Vec<Vec<u8>> = vec![b".".to_vec()];
-    while let Some(path) = waiting.pop() {
-        let directory = rustix::fs::openat2(root, path.as_slice(), DIRECTORY, Mode::empty(), resolve)?;
-        for entry in Dir::read_from(&directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name == c"." || name == c".." {
-                continue;
-            }
-            let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if stat.st_dev != device {
-                continue;
-            }
-            visit(directory.as_fd(), name, &stat)?;
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                let mut child = path.clone();
-                child.push(b'/');
-                child.extend_from_slice(name.to_bytes());
-                waiting.push(child);
-            }
+    let mut current = rustix::fs::openat(root, c".", DIRECTORY, Mode::empty())?;
+    let mut levels = vec![list(&current, device, &mut visit)?];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.waiting.pop() {
+            current = rustix::fs::openat2(&current, name.as_c_str(), DIRECTORY, Mode::empty(), resolve)?;
+            levels.push(list(&current, device, &mut visit)?);
+            continue;
+        }
+        levels.pop();
+        let Some(parent) = levels.last() else { break };
+        current = rustix::fs::openat(&current, c"..", DIRECTORY, Mode::empty())?;
+        if identity(&current)? != parent.identity {
+            return Err(io::Error::other("a directory was moved while its tree was walked"));
         }
     }
     Ok(())
+}
+
+/// Visits what is in one directory.
+fn list(
+    directory: &OwnedFd,
+    device: u64,
+    visit: &mut impl FnMut(BorrowedFd<'_>, &CStr, &Stat) -> rustix::io::Result<()>,
+) -> io::Result<Level> {
+    let mut level = Level { identity: identity(directory)?, waiting: Vec::new() };
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if stat.st_dev != device {
+            continue;
+        }
+        visit(directory.as_fd(), name, &stat)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            level.waiting.push(name.to_owned());
+        }
+    }
+    Ok(level)
+}
+
+fn identity(directory: &OwnedFd) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(directory)?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 #[cfg(test)]
@@ -123,5 +154,32 @@ mod tests {
         assert_eq!(owner(&tree.join("a")), (0, 0, 0o1777));
         assert_eq!(owner(&tree.join("a/link")).0, 0);
         assert!(hand_over(&tree.join("a/link"), 5).is_err(), "a link is no directory");
+    }
+
+    /// Deeper than a path can say and wider than one chain.
+    #[test]
+    fn a_tree_of_any_depth_is_taken_back() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("STEAD_NO_SKIP").is_none(), "root is needed");
+            println!("skipped: needs root");
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = scratch.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let name = CString::new("d".repeat(200)).unwrap();
+        let mut deepest = rustix::fs::openat(CWD, &tree, DIRECTORY, Mode::empty()).unwrap();
+        for _ in 0..100 {
+            for child in [name.as_c_str(), c"side"] {
+                rustix::fs::mkdirat(&deepest, child, Mode::from_raw_mode(0o000)).unwrap();
+            }
+            deepest = rustix::fs::openat(&deepest, name.as_c_str(), DIRECTORY, Mode::empty()).unwrap();
+        }
+        let owner = || rustix::fs::fstat(&deepest).unwrap().st_uid;
+        hand_over(&tree, 1_999_000_000).unwrap();
+        assert_eq!(owner(), 1_999_000_000);
+        take_back(&tree).unwrap();
+        assert_eq!(owner(), 0);
+        crate::removal::remove(&tree).unwrap();
     }
 }

@@ -63,7 +63,13 @@ async fn process_1_cannot_be_touched_from_inside() {
 libc = ctypes.CDLL(None)
 one = libc.syscall(434, 1, 0)
 print(one > 0, libc.syscall(438, one, 0, 0), libc.ptrace(16, 1, 0, 0))'
-        kill -TERM 1; kill -KILL 1; kill -INT 1; sleep 0.2; echo alive";
+        kill -TERM 1; kill -KILL 1; kill -INT 1
+        # Queued signals that claim to come from outside: as sigqueue, as asynchronous I/O, as a descriptor.
+        python3 -c 'import ctypes
+libc = ctypes.CDLL(None)
+for code in (-1, -3, -4, -5, -60):
+    libc.syscall(129, 1, 15, (ctypes.c_int * 32)(15, 0, code))'
+        sleep 0.2; echo alive";
     let outcome = client.exec(script(text)).await.unwrap().collect(PLENTY).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&outcome.stdout), "2 64321\nTrue -1 -1\nalive\n");
     client.ping().await.unwrap();

@@ -144,7 +144,8 @@ mod tests {
             assert!(!ALLOWED.contains(&number) && !ALLOWED_ON_THIS_ARCHITECTURE.contains(&number), "{number}");
         }
         let by_argument = rules::by_argument().unwrap();
-        for number in [libc::SYS_clone, libc::SYS_socket, libc::SYS_ioctl, libc::SYS_personality] {
+        let argued = [libc::SYS_clone, libc::SYS_socket, libc::SYS_ioctl, libc::SYS_personality, libc::SYS_prlimit64];
+        for number in argued {
             assert!(!ALLOWED.contains(&number), "{number} is allowed without looking at its arguments");
             assert!(by_argument.iter().any(|(with_rules, rules)| *with_rules == number && !rules.is_empty()));
         }

@@ -24,6 +24,11 @@ const INTERNET_SOCKETS: [(i32, i32); 6] = [
 /// The rest of a socket's type are flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
+/// The process that `prlimit` takes for its caller.
+const CALLER: u64 = 0;
+/// The null pointer: no limit is changed.
+const NO_NEW_LIMIT: u64 = 0;
+
 /// `PER_LINUX`: what every program starts with.
 const PERSONALITY_DEFAULT: u64 = 0;
 /// Asks for the personality without changing it.
@@ -40,6 +45,12 @@ pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError
             // Putting characters into a terminal's input as if they had been typed.
             libc::SYS_ioctl,
             vec![SeccompRule::new(vec![word(1, Ne, libc::TIOCSTI)?, word(1, Ne, libc::TIOCLINUX)?])?],
+        ),
+        (
+            // Looking at any process, changing the caller alone: with the limits of process 1 in its hands, which has
+            // the same user, a program could end the whole sandbox or keep it from working.
+            libc::SYS_prlimit64,
+            vec![SeccompRule::new(vec![word(0, Eq, CALLER)?])?, SeccompRule::new(vec![wide(2, Eq, NO_NEW_LIMIT)?])?],
         ),
         (
             libc::SYS_personality,

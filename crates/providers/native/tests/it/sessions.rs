@@ -162,6 +162,30 @@ async fn too_much_on_disk_ends_the_processes_and_keeps_the_files() {
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
 }
 
+/// A file without a name is in no directory, and still on the disk.
+#[tokio::test]
+async fn files_that_were_removed_while_open_count() {
+    needs_root!();
+    let mut fixture = Fixture::new();
+    fixture.config.limits.disk_bytes = 8 << 20;
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let hidden = "for i in 3 4; do eval \"exec $i<>/workspace/$i\"; rm /workspace/$i; head -c 6000000 /dev/zero >&$i; done; sleep 50";
+    let ran = run(&*runtime, hidden).await;
+    assert_eq!(ran.exit.code, None, "{ran:?}");
+    until("the limit is noted", async || {
+        provider.exceeded(environment).is_some_and(|limit| limit.code == "limit_disk")
+    })
+    .await;
+    // In memory, and charged there.
+    let inside = "exec 3<>/tmp/3; rm /tmp/3; head -c 7000000 /dev/zero >&3; exec 4<>/tmp/4; rm /tmp/4; head -c 7000000 /dev/zero >&4
+        for i in 1 2 3 4 5 6; do sleep 1; done; echo kept";
+    assert_eq!(run(&*runtime, inside).await.stdout, "kept\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
 /// Prints figures and judges none: the machine is shared.
 #[tokio::test]
 async fn latency_from_create_to_first_output() {
