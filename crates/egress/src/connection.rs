@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::buffered::Buffered;
 use crate::counters::{Counted, Counters, Traffic};
+use crate::lines::{Line, Lines};
 use crate::refusal::{Failure, Refusal};
 use crate::request::Request;
 use crate::target::Target;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) dial_policy: stead_outbound::Policy,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) refusal_lines: Lines,
 }
 
 impl Shared {
@@ -42,6 +44,11 @@ impl Shared {
     pub(crate) fn note(&self, code: RefusalCode, target: Option<&Target>) {
         let counter = if code.is_failure() { &self.counters.failed } else { &self.counters.refused };
         counter.fetch_add(1, Relaxed);
+        match self.refusal_lines.take() {
+            Line::Write => {}
+            Line::WriteLast => tracing::info!(label = self.policy.label, "egress: more refusals are counted only"),
+            Line::Leave => return,
+        }
         let (host, port) = target.map(|target| (target.host.to_string(), target.port)).unzip();
         tracing::info!(label = self.policy.label, host, port, decision = code.as_str(), "egress");
     }

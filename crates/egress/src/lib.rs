@@ -18,6 +18,7 @@ mod counters;
 mod forward;
 mod framing;
 mod headers;
+mod lines;
 mod policy;
 mod refusal;
 mod request;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Shared, serve};
 use crate::counters::Counters;
+use crate::lines::Lines;
 use crate::refusal::Refusal;
 use crate::{Policy, RefusalCode, Stats};
 
@@ -60,7 +61,13 @@ impl Egress {
         let counters = Arc::new(Counters::default());
         let dial_policy = policy.dial_policy();
         let (dialer, shared_counters) = (Arc::clone(&self.dialer), Arc::clone(&counters));
-        let shared = Arc::new(Shared { policy, dial_policy, dialer, counters: shared_counters });
+        let shared = Arc::new(Shared {
+            policy,
+            dial_policy,
+            dialer,
+            counters: shared_counters,
+            refusal_lines: Lines::default(),
+        });
         let stop = CancellationToken::new();
         let task = tokio::spawn(accept(listener, shared, stop.clone()));
         Ok(EgressHandle { path, identity, counters, stop, task: Some(task) })

@@ -76,11 +76,11 @@ impl Dialer {
             }
         }
         if allowed.is_empty() {
-            tracing::info!(%host, port, ?denied, "every address is denied");
+            tracing::debug!(%host, port, ?denied, "every address is denied");
             return Err(DialError::AllDenied { host: host.clone(), denied });
         }
         if !denied.is_empty() {
-            tracing::info!(%host, port, ?denied, "dropped denied addresses");
+            tracing::debug!(%host, port, ?denied, "dropped denied addresses");
         }
         Ok(allowed)
     }
