@@ -150,7 +150,8 @@ pub(crate) fn names(server: &TestServer, directory: &str) -> Vec<String> {
 
 /// What running builds work in.
 pub(crate) fn unfinished_builds(server: &TestServer) -> Vec<String> {
-    let within = |directory: String| names(server, &directory).into_iter().map(move |name| format!("{directory}/{name}"));
+    let within =
+        |directory: String| names(server, &directory).into_iter().map(move |name| format!("{directory}/{name}"));
     within("builds".to_owned()).flat_map(within).flat_map(within).collect()
 }
 
