@@ -25,7 +25,16 @@ pub(crate) fn npm_registry() -> Option<String> {
 }
 
 fn ask(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = Command::new(program)
+        .args(arguments)
+        // What is asked for is the machine's configuration, not that of a project somebody happened to start us in, and
+        // asking leaves no log of npm's.
+        .current_dir("/")
+        .env("npm_config_logs_max", "0")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let text = text.trim();
     (output.status.success() && text.starts_with("http")).then(|| text.to_owned())

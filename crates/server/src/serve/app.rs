@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 use super::gate::gate;
 use super::hosts::Hosts;
-use super::request::{is_stead, is_uhp};
+use super::request::{is_stead, is_uhp, is_unserved};
 use super::wiring::Parts;
 use crate::config::Settings;
 
@@ -56,7 +56,7 @@ fn compose(uhp: Router, stead: Router, hosts: Hosts, stopping: CancellationToken
             } else if is_stead(path) {
                 stead
             } else {
-                return welcome(request.method());
+                return welcome(request.method(), path);
             };
             match face.oneshot(request).await {
                 Ok(response) => until(response, stopping),
@@ -92,7 +92,10 @@ fn until(response: Response, stopping: CancellationToken) -> Response {
     })
 }
 
-fn welcome(method: &Method) -> Response {
+fn welcome(method: &Method, path: &str) -> Response {
+    if is_unserved(path) {
+        return (StatusCode::NOT_FOUND, "no protocol is served at this path\n").into_response();
+    }
     if method == Method::GET || method == Method::HEAD {
         return ([(CONTENT_TYPE, "text/plain; charset=utf-8")], WELCOME).into_response();
     }
@@ -136,6 +139,8 @@ mod tests {
             (Method::GET, "/", host, 200, "Stead gives"),
             (Method::HEAD, "/anything", host, 200, ""),
             (Method::POST, "/v1x", host, 405, "only GET"),
+            (Method::GET, "/api/v1/threads", host, 404, "no protocol"),
+            (Method::POST, "/api/v1", host, 404, "no protocol"),
             (Method::GET, "/v1/nothing", host, 404, ""),
             (Method::GET, "/v1/uhp", Some("evil.test"), 421, "invalid_request_error"),
             (Method::GET, "/v1/uhp", None, 400, "Host"),

@@ -10,6 +10,11 @@ pub(super) fn is_stead(path: &str) -> bool {
     is_beneath(path, "/stead/v1")
 }
 
+/// Whether the path is one that a protocol owns which is not served: whoever speaks it has to hear so, and not read a page.
+pub(super) fn is_unserved(path: &str) -> bool {
+    is_beneath(path, "/api/v1")
+}
+
 fn is_beneath(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
