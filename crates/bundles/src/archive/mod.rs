@@ -34,11 +34,6 @@ pub use sink::{Report, Sink};
 /// How many bytes a body chunk given to a [`Sink`] has at most.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Lists the archive and says where each member would land, reading no more of it than that needs.
-pub fn plan_archive<R: Read + Seek>(input: &mut R, limits: &Limits) -> Result<ArchivePlan, ArchiveError> {
-    open(input, limits).map(|(_, plan, _)| plan)
-}
-
 /// Reads the whole archive from the start of `input` into `sink`.
 pub fn read_archive<R: Read + Seek>(
     input: &mut R,
