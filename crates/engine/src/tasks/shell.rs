@@ -307,6 +307,11 @@ fn judge(exit: ExecExit, outcome: &mut TurnOutcome) -> TurnState {
         (ExitReason::Exited, Some(0), None) => TurnState::Completed,
         (ExitReason::Exited, code, signal) => {
             let message = match (code, signal) {
+                (_, Some(9)) => {
+                    "the script was ended by signal 9; that is also what happens to a program that takes more memory than \
+                     its environment has"
+                        .to_owned()
+                }
                 (_, Some(signal)) => format!("the script was ended by signal {signal}"),
                 (Some(code), None) => format!("the script ended with exit status {code}"),
                 (None, None) => "the script ended without a status".to_owned(),

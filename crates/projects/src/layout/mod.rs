@@ -14,6 +14,7 @@
 //! a later step writes over a layer through an overlay that shows it as the step's own, and without the owner's write bit
 //! it could not even add a file. Nobody but the service owns them, and sessions only have read-only mounts.
 
+mod cache;
 mod error;
 mod mounts;
 mod remove;

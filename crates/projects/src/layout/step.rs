@@ -11,7 +11,7 @@ use stead_domain::source::SourceEntry;
 
 use super::seal::{Sealed, Whiteouts, is_there, seal_tree};
 use super::source::{Form, SourceTree, lay_out};
-use super::{Layout, LayoutError, make_directory, remove_tree, sync_directory};
+use super::{Layout, LayoutError, cache, make_directory, remove_tree, sync_directory};
 use crate::environment::CACHE_MOUNT;
 use crate::plan::{Step, StepFiles};
 
@@ -60,9 +60,12 @@ impl Layout {
             StepFiles::Whole => tree.entries,
         };
         lay_out(&files, tree, entries, Form::Working { replaced: &step.replaced }, &[])?;
-        let cache = self.cache(tree.workspace, tree.project);
-        make_directory(&cache)?;
-        let mut writable = vec![(CACHE_MOUNT.to_owned(), cache)];
+        let installer_cache = self.cache(tree.workspace, tree.project);
+        if !cache::is_fit(&installer_cache)? {
+            remove_tree(&installer_cache)?;
+        }
+        make_directory(&installer_cache)?;
+        let mut writable = vec![(CACHE_MOUNT.to_owned(), installer_cache)];
         if !step.needs_overlay() {
             writable.insert(0, (mount.to_owned(), files.clone()));
             return Ok(StepPlace { writable, overlay: None, result: files });

@@ -81,6 +81,14 @@ pub fn plan(
     planner.plan_python()?;
     planner.plan_node()?;
     planner.plan_setup()?;
+    let old_style = ["setup.py", "setup.cfg"].into_iter().find(|name| planner.sources.file(name).is_some());
+    if let Some(name) = old_style
+        && !planner.has_venv()
+    {
+        let line =
+            format!("{name} alone installs nothing; a requirements.txt with the line `.` installs the project with it");
+        planner.log.push(line);
+    }
     if planner.steps.is_empty() {
         planner
             .log
