@@ -25,4 +25,4 @@ pub mod wire;
 
 pub use routes::router;
 pub use state::{FaceState, Settings};
-pub use version::VERSION;
+pub use version::{VERSION, VERSIONS};

@@ -34,7 +34,7 @@ fn new_id() -> String {
 
 /// Wraps every route and both fallbacks.
 pub(crate) async fn layer(request: Request, next: Next) -> Response {
-    let id = request_id(request.headers());
+    let (id, version) = (request_id(request.headers()), version::of(request.headers()));
     let mut response = next.run(request).await;
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
         let allow = response.headers_mut().remove(header::ALLOW);
@@ -44,7 +44,7 @@ pub(crate) async fn layer(request: Request, next: Next) -> Response {
         }
     }
     let headers = response.headers_mut();
-    version::stamp(headers);
+    version::stamp(headers, version);
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(HEADER, id);
     }

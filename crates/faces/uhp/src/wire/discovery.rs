@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use crate::version::VERSION;
+use crate::version::{VERSION, VERSIONS};
 
 /// What this server can do. Nothing in it depends on who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Discovery {
     object: &'static str,
     protocol: &'static str,
-    versions: [&'static str; 1],
+    versions: [&'static str; VERSIONS.len()],
     default_version: &'static str,
     conformance_class: &'static str,
     capabilities: Capabilities,
@@ -45,7 +45,7 @@ impl Discovery {
         Self {
             object: "uhp.discovery",
             protocol: "uhp",
-            versions: [VERSION],
+            versions: VERSIONS,
             default_version: VERSION,
             conformance_class: "extended",
             capabilities: Capabilities {

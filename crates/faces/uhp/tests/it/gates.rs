@@ -30,7 +30,10 @@ async fn each_gate_comes_before_the_next() {
     answer.refused(405, "stead_method_not_allowed");
     assert!(answer.header("allow").contains("PUT"));
     let version = server.send(bare("PUT", "/v1/harnesses/x", old, None, "")).await;
-    assert_eq!(version.refused(400, "unsupported_protocol_version")["detail"]["supported"], json!([now]));
+    assert_eq!(
+        version.refused(400, "unsupported_protocol_version")["detail"]["supported"],
+        json!([now, "2026-09-12", "2026-08-11"])
+    );
     let missing = server.send(bare("PUT", "/v1/harnesses/x", now, None, "")).await;
     assert_eq!(missing.refused(401, "missing_credential")["type"], "authentication_error");
     assert_eq!(missing.header("www-authenticate"), "Bearer");

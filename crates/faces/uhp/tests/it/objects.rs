@@ -30,7 +30,7 @@ use crate::schema::conforms;
 #[test]
 fn discovery_promises_the_class_that_its_capabilities_allow() {
     let body = conforms("Discovery", &Discovery::current());
-    assert_eq!(body["versions"], json!([body["default_version"]]));
+    assert_eq!(body["versions"], json!([body["default_version"], "2026-09-12", "2026-08-11"]));
     for capability in ["streaming", "sessions", "cancellation", "files_input", "files_output", "session_listing"] {
         assert_eq!(body["capabilities"][capability], json!(true), "{capability}");
     }
