@@ -71,9 +71,10 @@ for top in ('/run', '/etc', '/opt', '/tmp', '/home', '/var', '/dev/shm'):
             path = os.path.join(directory, name)
             if os.path.isfile(path): look(path)
 EOF
-python3 scan.py; ls -A /root /var/lib/stead /home 2>/dev/null | grep -v ':$'; env | grep -ic 'secret\\|token\\|api_key\\|stead_'"
+printf %s '{head}' '{tail}' > /tmp/planted; python3 scan.py; ls -A /root /var/lib/stead /home 2>/dev/null | grep -v ':$'; env | grep -ic 'secret\\|token\\|api_key\\|stead_'; true"
     ));
-    assert!(!found.contains(" /"), "{found}");
+    let hits: Vec<&str> = found.lines().filter(|line| line.contains(" /")).collect();
+    assert_eq!(hits, ["0 /tmp/planted"], "{found}");
     assert_eq!(found.lines().last(), Some("0"), "{found}");
 
     // An unprivileged user inside, nobody of consequence outside.
@@ -81,7 +82,7 @@ python3 scan.py; ls -A /root /var/lib/stead /home 2>/dev/null | grep -v ':$'; en
         &api,
         &harness,
         "id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; cat /proc/self/uid_map; touch mine; \
-        (unshare -Ur true; mount -t tmpfs x /mnt; mknod d b 8 0; chown 0 mine; su -c true) 2>&1 | wc -l; dmesg 2>&1 | head -1 | grep -ci 'not permitted\\|denied'",
+        (unshare -Ur true; mount -t tmpfs x /mnt; mknod d b 8 0; chown 0 mine; su -c true) 2>&1 | wc -l; dmesg 2>&1 | head -1 | grep -ci 'not permitted\\|denied'; true",
     );
     assert!(user.starts_with("1000\n"), "{user}");
     for line in ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
@@ -138,7 +139,7 @@ fn a_network_is_there_only_as_it_was_given() {
     let local = listener.local_addr().unwrap();
     let probe = format!(
         "cat > probe.py <<'EOF'
-import os, socket, urllib.request, urllib.error
+import http.client, os, socket
 def reach(host, port):
     try:
         socket.create_connection((host, port), 3).close()
@@ -148,15 +149,13 @@ def reach(host, port):
 print([reach('1.1.1.1', 443), reach('169.254.169.254', 80), reach('127.0.0.1', {port}), reach('10.0.0.1', 80)])
 print([line.split()[0] for line in open('/proc/net/route').read().splitlines()[1:]])
 def fetch(url):
+    host, port = os.environ.get('http_proxy', 'http://127.0.0.1:3128').removeprefix('http://').split(':')
     try:
-        urllib.request.urlopen(url, timeout=10)
-        return 200
-    except urllib.error.HTTPError as error:
-        return error.code
+        proxy = http.client.HTTPConnection(host, int(port), timeout=10)
+        proxy.request('GET', url)
+        return proxy.getresponse().status
     except OSError:
         return 'no way'
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({{'http': os.environ.get('http_proxy', 'http://127.0.0.1:3128')}}))
-urllib.request.install_opener(opener)
 print([fetch('http://169.254.169.254/latest/meta-data/'), fetch('http://127.0.0.1:{port}/'), fetch('http://10.0.0.1/'), fetch('http://[::1]/'),
        fetch('http://metadata.google.internal/'), fetch('http://2130706433/'), fetch('http://localhost/')])
 for family, kind in ((socket.AF_PACKET, socket.SOCK_RAW), (socket.AF_INET, socket.SOCK_RAW), (40, socket.SOCK_STREAM)):
@@ -182,7 +181,7 @@ python3 probe.py",
         } else {
             // The proxy answers, and what it answers is no.
             for answer in lines[2].trim_matches(['[', ']']).split(", ") {
-                assert!(["403", "502", "504"].contains(&answer), "{seen}");
+                assert!(["400", "403", "502", "504"].contains(&answer), "{seen}");
             }
             assert!(lines[2].starts_with("[403, 403, 403, 403"), "{seen}");
         }

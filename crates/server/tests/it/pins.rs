@@ -25,10 +25,11 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
     needs_root!();
     let server = TestServer::start(&[("sessions.network", "disabled")]);
     let api = Api::of(&server);
-    let harness = api.harness();
     let setup = "echo made-by-$(cat marker) > made.txt\n";
     let project = api.environment("pin", &[("marker", "one"), ("lib/same.py", "x = 1\n"), ("setup.sh", setup)]);
     assert_eq!(api.build(&project)["version"], 1);
+    let harness = api.post("/v1/harnesses", &json!({"name": "n", "base": "shell", "environment": project})).ok();
+    let harness = text(&harness["id"]).to_owned();
 
     let looping = format!(
         "touch looping-$N; while [ ! -e done-$N ]; do ( {HASH} ); sleep 0.05; done; cat made.txt /env/pin/made.txt"
