@@ -1,6 +1,8 @@
 //! The logs of turns and builds, a segment file each.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use stead_domain::ports::{LogChunk, LogError, LogName, Logs, PortFuture};
@@ -35,7 +37,8 @@ fn or_empty<T>(result: io::Result<T>, empty: T) -> io::Result<T> {
 impl LocalLogs {
     /// Opens the directory, making it if it is not there; blocking.
     pub fn open(root: &Path) -> Result<Self, LogError> {
-        std::fs::create_dir_all(root).map_err(|source| LogError { action: "make the directory of", source })?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(root);
+        made.map_err(|source| LogError { action: "make the directory of", source })?;
         Ok(Self { root: root.to_owned() })
     }
 

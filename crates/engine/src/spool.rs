@@ -84,9 +84,9 @@ impl Engine {
         Ok(SpoolWriter { file, path, bytes: 0, limit })
     }
 
-    /// Makes the spool, and empties it of what an earlier process left.
+    /// Makes the spool, which is nobody else's to look into, and empties it of what an earlier process left.
     pub(crate) async fn clear_spool(&self) -> std::io::Result<()> {
-        tokio::fs::create_dir_all(&self.settings.spool).await?;
+        tokio::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.settings.spool).await?;
         let mut entries = tokio::fs::read_dir(&self.settings.spool).await?;
         while let Some(entry) = entries.next_entry().await? {
             tokio::fs::remove_file(entry.path()).await?;

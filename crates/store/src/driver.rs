@@ -3,6 +3,8 @@
 //! Everything here is about connections, statements and raw rows. The writer owns one connection; readers share a pool.
 //! SQLite runs in WAL mode with `synchronous=FULL`, so a commit that returned is on disk, and readers never wait for it.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use sqlx::pool::PoolOptions;
@@ -158,11 +160,13 @@ impl Readers {
 }
 
 impl Connection {
-    /// Connects; makes a missing SQLite file.
+    /// Connects; makes a missing SQLite file, which other users of the machine may not read. Its journal takes that over.
     pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, DriverError> {
         match url {
             DatabaseUrl::Sqlite(path) => {
-                let options = sqlite_options(path).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+                let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+                file.map_err(sqlx::Error::from)?;
+                let options = sqlite_options(path).journal_mode(SqliteJournalMode::Wal);
                 Ok(Self::Sqlite(in_time(sqlite_connect(&options)).await?))
             }
             DatabaseUrl::Postgres(options) => {

@@ -1,5 +1,6 @@
 //! The schema: the same on both engines, kept over restarts, and refused when it is newer than the binary.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use stead_domain::changes::Changes;
@@ -17,6 +18,18 @@ async fn both_engines_end_with_the_same_tables_columns_and_nullability() {
     let found = columns(&sqlite).await;
     assert_eq!(found, columns(&postgres).await);
     assert!(found.contains("turns.started_at bigint YES") && found.contains("turns.id text NO"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_database_file_is_its_owners_alone_and_so_is_its_journal() {
+    let database = database::sqlite();
+    let store = database.open().await;
+    commit(&store, Changes::new().fact(Samples::new(1).workspace())).await;
+    let path = database.path().unwrap();
+    for suffix in ["", "-wal", "-shm"] {
+        let mode = std::fs::metadata(format!("{}{suffix}", path.display())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "stead.db{suffix}");
+    }
 }
 
 async fn a_newer_schema_is_refused(database: TestDatabase) {
