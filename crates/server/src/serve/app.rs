@@ -17,6 +17,7 @@ use tower::ServiceExt;
 use super::gate::gate;
 use super::hosts::Hosts;
 use super::request::{is_stead, is_uhp, is_unserved};
+use super::upload;
 use super::wiring::Parts;
 use crate::config::Settings;
 
@@ -64,7 +65,10 @@ fn compose(uhp: Router, stead: Router, hosts: Hosts, stopping: CancellationToken
             }
         }
     };
-    Router::new().fallback(by_path).layer(middleware::from_fn_with_state(Arc::new(hosts), gate))
+    Router::new()
+        .fallback(by_path)
+        .layer(middleware::from_fn_with_state(Arc::new(hosts), gate))
+        .layer(middleware::from_fn(upload::watch))
 }
 
 /// The same answer; a stream that follows something live is broken off when the server stops, so that its client asks again

@@ -14,6 +14,7 @@ mod logging;
 mod native;
 mod node;
 mod request;
+mod upload;
 mod wiring;
 
 use std::path::PathBuf;

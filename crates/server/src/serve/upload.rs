@@ -1,0 +1,131 @@
+//! Request bodies as they come. A body that stalls is broken off, so that it holds its connection no longer. And a body that
+//! nobody reads to its end, because the request was refused before, is read and thrown away for a while: a connection that
+//! is closed with unread bytes is reset, and most clients would then lose the answer that says why.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body::{Frame, SizeHint};
+use tokio::time::Sleep;
+
+/// How long the next piece of a body may take.
+const STALL: Duration = Duration::from_mins(1);
+/// How long a refused body is read.
+const LINGER: Duration = Duration::from_secs(10);
+/// How many bytes of a refused body are read.
+const LEFTOVER: u64 = 1 << 30;
+
+/// Lets the handler read the body under these rules.
+pub(super) async fn watch(request: Request, next: Next) -> Response {
+    next.run(request.map(|body| Body::new(Upload::new(body, STALL)))).await
+}
+
+struct Upload {
+    /// None once it has ended or broken.
+    body: Option<Body>,
+    stall: Duration,
+    /// Runs while a piece is waited for.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Upload {
+    fn new(body: Body, stall: Duration) -> Self {
+        let body = Some(body).filter(|body| !body.is_end_stream());
+        Self { body, stall, deadline: None }
+    }
+}
+
+impl HttpBody for Upload {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
+            let deadline = this.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.stall)));
+            ready!(deadline.as_mut().poll(context));
+            this.body = None;
+            return Poll::Ready(Some(Err(axum::Error::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))));
+        };
+        this.deadline = None;
+        if !matches!(frame, Some(Ok(_))) {
+            this.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) else { return };
+        // Without a runtime the connection is gone too.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(tokio::time::timeout(LINGER, discard(body)));
+        }
+    }
+}
+
+async fn discard(mut body: Body) {
+    let mut left = LEFTOVER;
+    while let Some(Ok(frame)) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let read = frame.data_ref().map_or(0, Bytes::len) as u64;
+        left = left.saturating_sub(read);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::put;
+    use axum::{Router, middleware};
+    use futures_util::{StreamExt, stream};
+    use http::StatusCode;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_stalls_is_broken_off() {
+        let pieces = stream::iter([Ok::<_, std::io::Error>("a")]).chain(stream::pending());
+        let mut upload =
+            Body::new(Upload::new(Body::from_stream(pieces), Duration::from_millis(50))).into_data_stream();
+        assert_eq!(upload.next().await.unwrap().unwrap(), "a");
+        assert!(upload.next().await.unwrap().is_err());
+        assert!(upload.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_to_the_end_before_it_reads_gets_its_refusal() {
+        const BYTES: usize = 32 << 20;
+        let refuse = || async { StatusCode::PAYLOAD_TOO_LARGE };
+        let app = Router::new().route("/", put(refuse)).layer(middleware::from_fn(watch));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = format!("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {BYTES}\r\nConnection: close\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![0; BYTES]).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        serving.abort();
+    }
+}
