@@ -136,6 +136,9 @@ pub trait Provider: Send + Sync {
     /// What is true now.
     fn inspect(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>>;
 
+    /// The limit that ended something in a running environment, with a sentence: `limit_disk`, for example.
+    fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError>;
+
     /// The runtime of a running environment, dialled anew or shared.
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>>;
 

@@ -13,7 +13,7 @@ use stead_domain::lease::Lease;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, Program, Runtime, RuntimeError};
 use stead_domain::turn::{ExitStatus, Turn, TurnEvent, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
-use stead_domain::{Code, Error, Result};
+use stead_domain::{Code, EnvironmentId, Error, Result};
 use stead_projects::environment::SYSTEM_PATH;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,9 @@ use crate::operations::provider_failed;
 
 /// How long text may wait for more before readers see it.
 const COALESCE: Duration = Duration::from_millis(50);
+
+/// What the kernel and the runtime end programs with.
+const SIGKILL: i32 = 9;
 
 /// The one message of a shell turn.
 const ITEM: &str = "msg_1";
@@ -112,7 +115,7 @@ impl Engine {
         };
         let (run, end) = self.watch(turn, runtime.as_ref(), request, run, &driving.cancel).await?;
         self.faults.point("turn.ran");
-        self.settle_turn(turn, runtime, &before, run, end).await?;
+        self.settle_turn(turn, attachment.environment_id, runtime, &before, run, end).await?;
         Ok(true)
     }
 
@@ -245,6 +248,7 @@ impl Engine {
     async fn settle_turn(
         &self,
         turn: &Turn,
+        environment: EnvironmentId,
         runtime: Arc<dyn Runtime>,
         before: &Baseline,
         run: Run,
@@ -274,7 +278,12 @@ impl Engine {
                 for artifact in collected.artifacts {
                     changes = changes.fact(artifact);
                 }
-                judge(exit, &mut outcome)
+                let state = judge(exit, &mut outcome);
+                let ended = exit.reason == ExitReason::Killed || exit.signal == Some(SIGKILL);
+                if let (TurnState::Failed, true, Some(limit)) = (state, ended, self.provider.exceeded(environment)) {
+                    outcome.failure = Some(TurnFailure { kind: TurnFailureKind::Limit, message: limit.message });
+                }
+                state
             }
             Err(error) => {
                 tracing::warn!(turn.id = %turn.id, error = %error, "a turn lost its runtime");
@@ -307,7 +316,7 @@ fn judge(exit: ExecExit, outcome: &mut TurnOutcome) -> TurnState {
         (ExitReason::Exited, Some(0), None) => TurnState::Completed,
         (ExitReason::Exited, code, signal) => {
             let message = match (code, signal) {
-                (_, Some(9)) => {
+                (_, Some(SIGKILL)) => {
                     "the script was ended by signal 9; that is also what happens to a program that takes more memory than \
                      its environment has"
                         .to_owned()

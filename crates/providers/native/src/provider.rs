@@ -59,11 +59,6 @@ impl NativeProvider {
         outcome
     }
 
-    /// The limit that ended something in a running environment: `limit_disk`, which is measured from time to time.
-    pub fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError> {
-        self.sessions.live(environment)?.exceeded()
-    }
-
     /// Carries an operation out whether or not the caller waits for it.
     fn operate<T: Send + 'static>(
         operation: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
@@ -121,6 +116,11 @@ impl Provider for NativeProvider {
 
     fn inspect(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>> {
         Box::pin(Arc::clone(&self.sessions).inspect(environment))
+    }
+
+    /// `limit_disk`, which is measured from time to time.
+    fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError> {
+        self.sessions.live(environment)?.exceeded()
     }
 
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {

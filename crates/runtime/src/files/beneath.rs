@@ -18,14 +18,21 @@ pub(super) fn root(path: &str) -> Result<OwnedFd, FileError> {
     if !path.starts_with('/') {
         return Err(FileError::Refused(path.to_owned()));
     }
-    rustix::fs::openat2(
-        rustix::fs::CWD,
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-    )
-    .map_err(|error| explain(error, "open the directory", path))
+    let open = || {
+        rustix::fs::openat2(
+            rustix::fs::CWD,
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+    };
+    let opened = match open() {
+        // A command took its own directory's permissions away. It is ours, and what comes next needs it.
+        Err(Errno::ACCESS) => rustix::fs::chmod(path, Mode::RWXU).and_then(|()| open()),
+        other => other,
+    };
+    opened.map_err(|error| explain(error, "open the directory", path))
 }
 
 /// Opens something beneath a directory. The kernel may report a rename under way; that is tried again a few times.

@@ -61,6 +61,10 @@ impl Provider for Nowhere {
         soon(Ok(Observed { exists: false, running: false, last_operation: None, handle: None }))
     }
 
+    fn exceeded(&self, _environment: EnvironmentId) -> Option<ProviderError> {
+        None
+    }
+
     fn link(&self, _: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {
         soon(Err(refused()))
     }
