@@ -4,12 +4,15 @@
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $1"; [ -z "${2:-}" ] || { say ""; say "hint: $2"; }; exit 1; }
 
-# need_packages COMMAND=PACKAGE...: Debian packages for commands that are missing.
+# need_packages COMMAND=PACKAGE...: Debian packages for commands (or files, by absolute path) that are missing. What the caller
+# has found missing by itself stands as /nonexistent=PACKAGE.
 need_packages() {
     missing=""
     for pair in "$@"; do
         command=${pair%%=*}
         case $command in
+            # Some package scripts make even this one.
+            /nonexistent) missing="$missing ${pair#*=}" ;;
             /*) [ -e "$command" ] || missing="$missing ${pair#*=}" ;;
             *) command -v "$command" >/dev/null 2>&1 || missing="$missing ${pair#*=}" ;;
         esac
