@@ -36,15 +36,16 @@ pub struct AgentText {
 const MAX_INSTRUCTIONS: usize = 256 << 10;
 
 fn not_found() -> Error {
-    Error::new(Code::AgentNotFound, "there is no such harness configuration")
+    Error::new(Code::AgentNotFound, "there is no such agent")
 }
 
 fn harness(text: Option<&str>) -> Result<Harness> {
     let supported = json!({ "supported": Harness::ALL.map(Harness::as_str) });
-    let text = text.ok_or_else(|| Error::invalid("base", "`base` is required").detail(supported.clone()))?;
+    let text =
+        text.ok_or_else(|| Error::invalid("agent.harness", "a harness must be named").detail(supported.clone()))?;
     Harness::parse(text).ok_or_else(|| {
-        let message = "no such base is offered here; `detail.supported` lists those that are";
-        Error::new(Code::HarnessUnsupported, message).at("base").detail(supported)
+        let message = "no such harness is offered here; `detail.supported` lists those that are";
+        Error::new(Code::HarnessUnsupported, message).at("agent.harness").detail(supported)
     })
 }
 
@@ -105,7 +106,7 @@ impl Engine {
             if let Some(base) = text.harness.as_deref()
                 && harness(Some(base))? != agent.harness
             {
-                return Err(Error::invalid("base", "the base of a harness configuration never changes"));
+                return Err(Error::invalid("agent.harness", "the harness of an agent never changes"));
             }
             let agent = self.apply_text(caller, agent, &text).await?;
             Ok((Changes::new().update(agent.clone()), agent))
@@ -132,14 +133,14 @@ impl Engine {
         }
         if let Some(instructions) = &text.instructions {
             if instructions.len() > MAX_INSTRUCTIONS || instructions.contains('\0') {
-                let message = format!("`system_prompt` must have at most {MAX_INSTRUCTIONS} bytes and no NUL");
-                return Err(Error::invalid("system_prompt", message));
+                let message = format!("the instructions must have at most {MAX_INSTRUCTIONS} bytes and no NUL");
+                return Err(Error::invalid("agent.instructions", message));
             }
             agent.instructions.clone_from(instructions);
         }
         if let Some(project) = text.project_id {
             if let Some(project) = project {
-                self.live_project(caller, project).await.map_err(|error| error.at("environment"))?;
+                self.live_project(caller, project).await.map_err(|error| error.at("agent.project"))?;
             }
             agent.project_id = project;
         }

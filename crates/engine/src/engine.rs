@@ -15,7 +15,7 @@ use crate::limits::{Limits, Settings};
 use crate::operations::InFlight;
 use crate::supervisor::Supervisor;
 use crate::sweep::Sweeper;
-use crate::tasks::RunningTurns;
+use crate::turns::RunningTurns;
 use crate::turnstile::Turnstile;
 
 /// What the engine is made of.

@@ -2,7 +2,7 @@
 //!
 //! A use case reads a typed view, lets a pure function of the domain decide, and commits the [`Changes`] it returned; when
 //! another commit came first it reads and decides again (`commit`). Outside effects are recorded as operations and carried
-//! out by reconcilers (`operations`, `tasks::drive`, `builds::run`), which look only at stored state, so that a request
+//! out by reconcilers (`operations`, `turns::drive`, `builds::run`), which look only at stored state, so that a request
 //! handler never waits on a provider and a crash neither loses nor doubles anything.
 //!
 //! Deliberately not here: SQL, HTTP, a vendor's name, a protocol's word.
@@ -29,7 +29,7 @@ mod source;
 mod spool;
 mod supervisor;
 mod sweep;
-mod tasks;
+mod turns;
 mod turnstile;
 
 pub use agents::AgentText;
@@ -40,4 +40,6 @@ pub use limits::{Limits, Settings};
 pub use projects::{ProjectText, ProjectView};
 pub use source::{ImportReport, OpenFile, SkippedMember};
 pub use spool::{SpoolWriter, Spooled};
-pub use tasks::{EventStream, OutputChunk, OutputStreamOf, StartedTask, TaskRequest, TurnView, VersionChoice};
+pub use turns::{
+    EventStream, OutputChunk, OutputStreamOf, RetryKey, StartedTurn, TurnRequest, TurnView, VersionChoice,
+};

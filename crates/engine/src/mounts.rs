@@ -29,7 +29,7 @@ impl Engine {
     /// The project and the build that a pin names, deleted or not: a pinned version outlives its project for the turn that
     /// holds it.
     pub(crate) async fn pinned(&self, workspace: stead_domain::WorkspaceId, pin: Pin) -> Result<(Project, Build)> {
-        let gone = || Error::new(Code::ProjectNotFound, "there is no such environment");
+        let gone = || Error::new(Code::ProjectNotFound, "there is no such project");
         let project = self.store.project_fetch(workspace, pin.project_id).await.map_err(store_failed)?;
         let build = self.store.build_fetch(pin.project_id, pin.version).await.map_err(store_failed)?;
         Ok((project.ok_or_else(gone)?, build.ok_or_else(gone)?))
@@ -48,11 +48,11 @@ impl Engine {
             "version {} was built on `{}` and this server runs `{}`; build it again",
             build.number, version.base.description, here.description
         );
-        Err(Error::new(Code::ProjectNotReady, message).at("environment"))
+        Err(Error::new(Code::ProjectNotReady, message).at("turn.project"))
     }
 }
 
 fn not_ready(build: &Build) -> Error {
     let message = format!("version {} is {}, so nothing can read it", build.number, build.state.as_str());
-    Error::new(Code::ProjectNotReady, message).at("environment")
+    Error::new(Code::ProjectNotReady, message).at("turn.project")
 }

@@ -50,7 +50,7 @@ pub struct ProjectText {
 }
 
 pub(crate) fn project_not_found() -> Error {
-    Error::new(Code::ProjectNotFound, "there is no such environment")
+    Error::new(Code::ProjectNotFound, "there is no such project")
 }
 
 impl Engine {
@@ -94,7 +94,7 @@ impl Engine {
             let occupant =
                 self.store.project_by_slug(caller.workspace_id, &project.slug).await.map_err(store_failed)?;
             if occupant.is_some() {
-                let message = format!("another environment already occupies `{}`", project.slug.mount());
+                let message = format!("another project already occupies `{}`", project.slug.mount());
                 return Err(Error::new(Code::ProjectExists, message).at("name"));
             }
             Ok((Changes::new().insert(project.clone()), ()))

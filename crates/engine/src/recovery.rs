@@ -80,7 +80,7 @@ impl Engine {
 
     /// Ends a turn whose server is gone, with the output that its log holds.
     async fn interrupt(&self, turn: &Turn) -> Result<()> {
-        let mut transcript = crate::tasks::transcript::Transcript::default();
+        let mut transcript = crate::turns::transcript::Transcript::default();
         let (mut offset, mut output_bytes) = (0, 0);
         loop {
             let chunks = self.read_output(turn.id, offset).await?;

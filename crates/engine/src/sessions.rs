@@ -9,7 +9,7 @@ use stead_domain::{Code, Error, Result, SessionId};
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
-use crate::tasks::TurnView;
+use crate::turns::TurnView;
 
 pub(crate) fn session_not_found() -> Error {
     Error::new(Code::SessionNotFound, "there is no such session")

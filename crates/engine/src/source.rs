@@ -31,7 +31,7 @@ pub struct OpenFile {
 }
 
 fn file_not_found() -> Error {
-    Error::new(Code::FileNotFound, "there is no such file or directory in the environment").at("path")
+    Error::new(Code::FileNotFound, "there is no such file or directory in the project").at("path")
 }
 
 /// The project row and the edit, in one commit: the row's version orders the edits of a source.

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::projects::ProjectView;
 
 fn build_not_found() -> Error {
-    Error::new(Code::BuildNotFound, "the environment has no build of that number").at("version")
+    Error::new(Code::BuildNotFound, "the project has no build of that number").at("version")
 }
 
 impl Engine {
@@ -25,7 +25,7 @@ impl Engine {
                 let latest = self.build_of(&project, project.latest).await?;
                 let entries = self.store.source_list(id).await.map_err(store_failed)?;
                 if !entries.iter().any(|entry| !entry.is_directory()) {
-                    let message = "the environment has no files yet; write or import some before building";
+                    let message = "the project has no files yet; write or import some before building";
                     return Err(Error::new(Code::ProjectInvalid, message));
                 }
                 // The row's version guards the source: an edit that comes between makes the commit a conflict.

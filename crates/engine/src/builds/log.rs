@@ -8,7 +8,7 @@ use stead_domain::{ProjectId, Result};
 
 use crate::engine::Engine;
 use crate::hub::{Topic, Waiter};
-use crate::tasks::output::log_failed;
+use crate::turns::output::log_failed;
 
 /// The most that one read takes.
 const READ: usize = 256 << 10;

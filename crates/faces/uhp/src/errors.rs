@@ -140,8 +140,8 @@ impl Failure {
             error: ErrorObject {
                 kind: words.kind,
                 code: words.code,
-                message: error.message,
-                param: error.param,
+                message: crate::words::sentence(&error.message),
+                param: error.param.map(|param| crate::words::field(&param).to_owned()),
                 detail: error.detail,
             },
         };

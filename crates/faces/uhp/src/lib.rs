@@ -22,6 +22,7 @@ mod state;
 mod stream;
 mod version;
 pub mod wire;
+mod words;
 
 pub use routes::router;
 pub use state::{FaceState, Settings};

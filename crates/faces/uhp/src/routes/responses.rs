@@ -12,9 +12,10 @@ use http::HeaderMap;
 use serde::Serialize;
 use serde_json::Value;
 use stead_domain::key::Caller;
+use stead_domain::session::Face;
 use stead_domain::turn::{InputFile, TurnInput};
 use stead_domain::{Code, Error, Result};
-use stead_engine::{Engine, StartedTask, TaskRequest, TurnView};
+use stead_engine::{Engine, RetryKey, StartedTurn, TurnRequest, TurnView};
 
 use super::{Answer, json};
 use crate::auth::{Reader, Runner, Writer};
@@ -39,14 +40,20 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
     let bytes = body::bytes(&headers, body, engine.limits().json_bytes).await?;
     let Asked { task, mut input, ignored_fields, fingerprint } = understand(bytes).await?;
     let (version, time_limit, delivery) = (task.version()?, task.time_limit()?, task.delivery());
-    let idempotency_key = fingerprint::key(&headers)?;
+    let retry = fingerprint::key(&headers)?.map(|key| RetryKey {
+        face: Face::Uhp,
+        route: "POST /v1/responses",
+        key,
+        fingerprint,
+    });
     // Before anything that the body names is looked for, and before any file of it is kept once more.
-    if let Some(key) = &idempotency_key
-        && let Some(started) = engine.task_repeated(&caller, key).await?
+    if let Some(retry) = &retry
+        && let Some(started) = engine.turn_repeated(&caller, retry).await?
     {
         return deliver(engine, caller, started, delivery).await;
     }
-    let mut request = TaskRequest {
+    let mut request = TurnRequest {
+        face: Face::Uhp,
         agent_id: task.harness()?,
         previous: task.previous()?,
         project: task.environment()?,
@@ -56,8 +63,7 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         model: task.model.clone().filter(|model| !model.is_empty()),
         store: task.store(),
         ignored_fields,
-        idempotency_key,
-        fingerprint,
+        retry,
     };
     let files = receive(&engine, &caller, &mut input).await?;
     request.input = TurnInput {
@@ -66,7 +72,7 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         verbatim: Some(Value::Array(input.items)),
         instructions: guidance(task.instructions.as_deref(), &input.guidance),
     };
-    let started = engine.task_start(&caller, request).await?;
+    let started = engine.turn_start(&caller, request).await?;
     deliver(engine, caller, started, delivery).await
 }
 
@@ -96,7 +102,7 @@ fn read(bytes: &[u8]) -> Result<Asked> {
     Ok(Asked { task, input, ignored_fields, fingerprint: fingerprint::of(bytes) })
 }
 
-async fn deliver(engine: Engine, caller: Caller, started: StartedTask, delivery: Delivery) -> Answer {
+async fn deliver(engine: Engine, caller: Caller, started: StartedTurn, delivery: Delivery) -> Answer {
     let id = started.turn.id;
     match delivery {
         Delivery::Blocking => json(Response::of(&engine.turn_wait(&caller, id).await?)),
@@ -106,7 +112,7 @@ async fn deliver(engine: Engine, caller: Caller, started: StartedTask, delivery:
     }
 }
 
-fn fresh(started: StartedTask) -> TurnView {
+fn fresh(started: StartedTurn) -> TurnView {
     TurnView { turn: started.turn, session: started.session, artifacts: Vec::new() }
 }
 

@@ -13,7 +13,7 @@ use crate::hub::Topic;
 use crate::sessions::session_not_found;
 
 fn turn_not_found() -> Error {
-    Error::new(Code::TurnNotFound, "there is no such response")
+    Error::new(Code::TurnNotFound, "there is no such turn")
 }
 
 impl Engine {

@@ -33,8 +33,10 @@ pub enum VersionChoice {
 }
 
 /// What a caller asks for.
-#[derive(Debug, Clone, Default)]
-pub struct TaskRequest {
+#[derive(Debug, Clone)]
+pub struct TurnRequest {
+    /// The face that a new session is addressable on.
+    pub face: Face,
     /// The agent; the session's when a turn is continued.
     pub agent_id: Option<AgentId>,
     /// The turn to continue.
@@ -54,14 +56,25 @@ pub struct TaskRequest {
     /// Request fields that nobody will act on.
     pub ignored_fields: Vec<String>,
     /// The caller's retry identity.
-    pub idempotency_key: Option<String>,
+    pub retry: Option<RetryKey>,
+}
+
+/// What makes two requests the same one.
+#[derive(Debug, Clone)]
+pub struct RetryKey {
+    /// The face that received it, and that the session is addressable on.
+    pub face: Face,
+    /// Method and route.
+    pub route: &'static str,
+    /// The caller's key.
+    pub key: String,
     /// A hash of the caller's intent, taken before anything mutable was read.
     pub fingerprint: String,
 }
 
-/// An admitted task.
+/// An admitted turn.
 #[derive(Debug, Clone)]
-pub struct StartedTask {
+pub struct StartedTurn {
     /// Its session.
     pub session: Session,
     /// The turn.
@@ -70,12 +83,12 @@ pub struct StartedTask {
     pub replayed: bool,
 }
 
-fn retry_scope(caller: &Caller, key: &str) -> IdempotencyScope {
+fn retry_scope(caller: &Caller, retry: &RetryKey) -> IdempotencyScope {
     IdempotencyScope {
-        face: Face::Uhp.as_str(),
+        face: retry.face.as_str(),
         workspace_id: caller.workspace_id,
-        route: "POST /v1/responses",
-        key: key.to_owned(),
+        route: retry.route,
+        key: retry.key.clone(),
     }
 }
 
@@ -86,14 +99,14 @@ struct Continued {
 }
 
 impl Engine {
-    /// Admits a task. The answer means that it is recorded: it will run, and what it comes to can be read, whatever happens
+    /// Admits a turn. The answer means that it is recorded: it will run, and what it comes to can be read, whatever happens
     /// to this process.
-    pub async fn task_start(&self, caller: &Caller, request: TaskRequest) -> Result<StartedTask> {
+    pub async fn turn_start(&self, caller: &Caller, request: TurnRequest) -> Result<StartedTurn> {
         let limit = self.settings.limits.input_bytes;
         if request.input.text.len() as u64 > limit {
             return Err(Error::invalid("input", format!("the input is longer than {limit} bytes")));
         }
-        let scope = request.idempotency_key.as_deref().map(|key| retry_scope(caller, key));
+        let scope = request.retry.as_ref().map(|retry| retry_scope(caller, retry));
         let turn_id = TurnId::new(self.ids.as_ref());
         let started = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
         if !started.replayed {
@@ -104,18 +117,18 @@ impl Engine {
     }
 
     /// What an earlier request with this retry identity made, if there was one. A face asks before it takes in what comes
-    /// along with a task, so that a repetition takes in nothing; admission looks again.
-    pub async fn task_repeated(&self, caller: &Caller, key: &str) -> Result<Option<StartedTask>> {
-        self.replayed(caller, &retry_scope(caller, key)).await
+    /// along with a turn, so that a repetition takes in nothing; admission looks again.
+    pub async fn turn_repeated(&self, caller: &Caller, retry: &RetryKey) -> Result<Option<StartedTurn>> {
+        self.replayed(caller, &retry_scope(caller, retry)).await
     }
 
     async fn admit(
         &self,
         caller: &Caller,
-        request: &TaskRequest,
+        request: &TurnRequest,
         scope: Option<&IdempotencyScope>,
         turn_id: TurnId,
-    ) -> Result<(Changes, StartedTask)> {
+    ) -> Result<(Changes, StartedTurn)> {
         if let Some(scope) = scope
             && let Some(started) = self.replayed(caller, scope).await?
         {
@@ -149,7 +162,7 @@ impl Engine {
             }
             None => {
                 let id = SessionId::new(self.ids.as_ref());
-                let mut session = Session::open(id, Face::Uhp, &agent, &request.input.text, at);
+                let mut session = Session::open(id, request.face, &agent, &request.input.text, at);
                 let turn = session.admit(&agent, new_turn, at)?;
                 let event = session.event(turn.id, EventKind::TurnCreated, at);
                 changes = self.new_environment(changes, &session, reads.as_ref(), pin)?;
@@ -158,26 +171,26 @@ impl Engine {
             }
         };
         changes = changes.insert(turn.clone());
-        if let Some(scope) = scope {
+        if let (Some(scope), Some(retry)) = (scope, &request.retry) {
             changes = changes.fact(IdempotencyRecord {
                 scope: scope.clone(),
-                fingerprint: request.fingerprint.clone(),
+                fingerprint: retry.fingerprint.clone(),
                 turn_id,
                 created_at: at,
             });
         }
-        Ok((changes, StartedTask { session, turn, replayed: false }))
+        Ok((changes, StartedTurn { session, turn, replayed: false }))
     }
 
-    async fn replayed(&self, caller: &Caller, scope: &IdempotencyScope) -> Result<Option<StartedTask>> {
+    async fn replayed(&self, caller: &Caller, scope: &IdempotencyScope) -> Result<Option<StartedTurn>> {
         let Some(record) = self.store.idempotency_fetch(scope).await.map_err(store_failed)? else { return Ok(None) };
         let view = self.turn_get(caller, record.turn_id).await?;
-        Ok(Some(StartedTask { session: view.session, turn: view.turn, replayed: true }))
+        Ok(Some(StartedTurn { session: view.session, turn: view.turn, replayed: true }))
     }
 
-    async fn continued(&self, caller: &Caller, request: &TaskRequest) -> Result<Option<Continued>> {
+    async fn continued(&self, caller: &Caller, request: &TurnRequest) -> Result<Option<Continued>> {
         let Some(previous) = request.previous else { return Ok(None) };
-        let view = self.turn_get(caller, previous).await.map_err(|error| error.at("previous_response_id"))?;
+        let view = self.turn_get(caller, previous).await.map_err(|error| error.at("turn.previous"))?;
         let attachments = self.store.attachments_of(view.session.id).await.map_err(store_failed)?;
         let attachment = attachments.into_iter().find(|attachment| attachment.name == Attachment::PRIMARY);
         let attachment =
@@ -185,22 +198,21 @@ impl Engine {
         Ok(Some(Continued { session: view.session, attachment }))
     }
 
-    async fn agent_for(&self, caller: &Caller, request: &TaskRequest, continued: Option<&Continued>) -> Result<Agent> {
+    async fn agent_for(&self, caller: &Caller, request: &TurnRequest, continued: Option<&Continued>) -> Result<Agent> {
         match (request.agent_id, continued) {
             (None, None) => {
-                let message =
-                    "no model is configured, so there is no default harness; name one in `metadata.harness_id`";
+                let message = "no model is configured, so there is no default agent; name one";
                 let supported = json!({ "supported": Harness::ALL.map(Harness::as_str) });
-                Err(Error::new(Code::ModelUnavailable, message).at("metadata.harness_id").detail(supported))
+                Err(Error::new(Code::ModelUnavailable, message).at("turn.agent").detail(supported))
             }
-            (Some(id), None) => self.agent_get(caller, id).await.map_err(|error| error.at("metadata.harness_id")),
+            (Some(id), None) => self.agent_get(caller, id).await.map_err(|error| error.at("turn.agent")),
             (named, Some(Continued { session, .. })) => {
                 if let Some(named) = named
                     && named != session.agent_id
                 {
-                    self.agent_get(caller, named).await.map_err(|error| error.at("metadata.harness_id"))?;
-                    let message = "the continued session belongs to another harness configuration";
-                    return Err(Error::new(Code::AgentMismatch, message).at("metadata.harness_id"));
+                    self.agent_get(caller, named).await.map_err(|error| error.at("turn.agent"))?;
+                    let message = "the continued session belongs to another agent";
+                    return Err(Error::new(Code::AgentMismatch, message).at("turn.agent"));
                 }
                 self.agent_even_deleted(caller, session.agent_id).await
             }
@@ -210,17 +222,17 @@ impl Engine {
     async fn version_for(
         &self,
         caller: &Caller,
-        request: &TaskRequest,
+        request: &TurnRequest,
         agent: &Agent,
         continued: Option<&Continued>,
     ) -> Result<Option<(Project, Build)>> {
         let Some(id) = request.project.or(agent.project_id) else {
             return match request.version {
                 None => Ok(None),
-                Some(_) => Err(Error::invalid("metadata.stead_version", "the task reads no environment")),
+                Some(_) => Err(Error::invalid("turn.version", "the turn reads no project")),
             };
         };
-        let at = |error: Error| error.at("metadata.environment");
+        let at = |error: Error| error.at("turn.project");
         let project = self.live_project(caller, id).await.map_err(at)?;
         let pinned = continued.and_then(|continued| continued.attachment.pinned(id));
         let number = match request.version {
@@ -229,12 +241,11 @@ impl Engine {
             None => pinned.or(project.active),
         };
         let number = number.ok_or_else(|| {
-            Error::new(Code::ProjectNotReady, "nothing of the environment is built; build it first")
-                .at("metadata.environment")
+            Error::new(Code::ProjectNotReady, "nothing of the project is built; build it first").at("turn.project")
         })?;
         let build = self.build_of(&project, number).await?.ok_or_else(|| {
-            let message = format!("the environment has no version {number}");
-            Error::new(Code::ProjectNotReady, message).at("metadata.stead_version")
+            let message = format!("the project has no version {number}");
+            Error::new(Code::ProjectNotReady, message).at("turn.version")
         })?;
         self.check_readable(&build).map_err(at)?;
         Ok(Some((project, build)))
