@@ -125,11 +125,12 @@ impl Engine {
     }
 
     /// Starts nothing new, stops every environment of this machine (their files stay; turns that ran in them end as
-    /// interrupted) and returns when no task of the engine is left or `grace` has passed.
+    /// interrupted), interrupts every build and returns when no task of the engine is left or `grace` has passed.
     pub async fn stop(&self, grace: std::time::Duration) {
         let deadline = tokio::time::Instant::now() + grace;
-        if tokio::time::timeout_at(deadline, self.stop_environments()).await.is_err() {
-            tracing::warn!("not every environment could be stopped in time; the next start ends what is left");
+        let ended = async { tokio::join!(self.stop_environments(), self.builds.close()) };
+        if tokio::time::timeout_at(deadline, ended).await.is_err() {
+            tracing::warn!("not everything could be stopped in time; the next start ends what is left");
         }
         self.supervisor.stop(deadline.saturating_duration_since(tokio::time::Instant::now())).await;
     }

@@ -82,19 +82,32 @@ impl Engine {
                 OperationState::Done => return Ok(Ended::Done),
                 OperationState::Failed => return Ok(Ended::Failed(operation.error.unwrap_or_default())),
                 OperationState::Recorded => self.claim(operation).await?,
-                OperationState::Dispatched if operation.lease.is_some_and(|lease| lease.holder == self.server) => {
-                    match self.operations.enter(id) {
-                        Some(_at_it) => self.dispatch(operation).await?,
-                        // Another task of this process is at it.
-                        None => tokio::time::sleep(Duration::from_millis(5)).await,
-                    }
+                OperationState::Dispatched if !operation.lease.is_some_and(|lease| lease.holder == self.server) => {
+                    self.take_over(operation).await?;
                 }
-                OperationState::Dispatched => self.take_over(operation).await?,
-                OperationState::Uncertain => self.read_back(operation).await?,
+                OperationState::Dispatched | OperationState::Uncertain => match self.operations.enter(id) {
+                    Some(_at_it) => self.go_on_with(id).await?,
+                    // Another task of this process is at it.
+                    None => tokio::time::sleep(Duration::from_millis(5)).await,
+                },
             }
             if stopping.is_cancelled() {
                 return Err(Error::new(Code::BackendUnavailable, "the server is stopping"));
             }
+        }
+    }
+
+    /// Asks the provider, or reads back what an earlier asking came to. The caller has the place at the operation; the task that
+    /// had it before may have ended what the caller last saw, and a stop that is asked for once more would end what a later
+    /// start has begun, so the row is read again.
+    async fn go_on_with(&self, id: OperationId) -> Result<()> {
+        let Some(operation) = self.store.operation_fetch(id).await.map_err(store_failed)? else { return Ok(()) };
+        match operation.state {
+            OperationState::Dispatched if operation.lease.is_some_and(|lease| lease.holder == self.server) => {
+                self.dispatch(operation).await
+            }
+            OperationState::Uncertain => self.read_back(operation).await,
+            _ => Ok(()),
         }
     }
 

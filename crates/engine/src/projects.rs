@@ -156,7 +156,9 @@ impl Engine {
             let deleted = project.delete(latest.as_ref(), self.now())?;
             Ok((Changes::new().update(deleted).remove(Removal::Source(id)), ()))
         })
-        .await
+        .await?;
+        self.purge_project(caller.workspace_id, id);
+        Ok(())
     }
 
     /// The agents that name the project, so that its owner sees what a rebuild will reach.

@@ -74,6 +74,7 @@ impl Engine {
         if ended + builds_ended + interrupted > 0 {
             tracing::warn!(trees = ended + builds_ended, interrupted, "settled what an earlier server process left");
         }
+        self.purge_deleted_projects().await?;
         self.request_sweep();
         Ok(())
     }

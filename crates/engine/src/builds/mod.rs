@@ -2,13 +2,17 @@
 
 mod admit;
 mod log;
+mod purge;
 mod step;
 mod work;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use stead_domain::ProjectId;
+use stead_domain::build::BuildFailure;
 use tokio_util::sync::CancellationToken;
 
 pub use self::log::LogStream;
@@ -16,7 +20,10 @@ pub(crate) use self::work::layout_failed;
 
 /// The builds that a task of this process works on.
 #[derive(Debug, Default)]
-pub(crate) struct RunningBuilds(Mutex<HashMap<(ProjectId, u32), CancellationToken>>);
+pub(crate) struct RunningBuilds {
+    running: Mutex<HashMap<(ProjectId, u32), CancellationToken>>,
+    closing: AtomicBool,
+}
 
 /// Held while a task works on a build.
 pub(crate) struct Working<'a> {
@@ -28,17 +35,38 @@ pub(crate) struct Working<'a> {
 
 impl RunningBuilds {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(ProjectId, u32), CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self, project: ProjectId, number: u32) -> Option<Working<'_>> {
         let cancel = CancellationToken::new();
         let mut builds = self.lock();
-        if builds.contains_key(&(project, number)) {
+        if self.is_closing() || builds.contains_key(&(project, number)) {
             return None;
         }
         builds.insert((project, number), cancel.clone());
         Some(Working { builds: self, key: (project, number), cancel })
+    }
+
+    /// Whether the server is stopping: what is cancelled now is interrupted.
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Interrupts every build and returns when none is at work; begins none from now on.
+    pub(crate) async fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        for cancel in self.lock().values() {
+            cancel.cancel();
+        }
+        while !self.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Why a build that was cancelled has failed.
+    fn cancelled(&self) -> BuildFailure {
+        if self.is_closing() { BuildFailure::interrupted() } else { BuildFailure::cancelled() }
     }
 
     fn cancel(&self, project: ProjectId, number: u32) -> bool {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stead_domain::build::{BuildFailure, BuildFailureKind, Layer, Package};
+use stead_domain::build::{BuildFailureKind, Layer, Package};
 use stead_domain::changes::Changes;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{
@@ -236,7 +236,7 @@ impl Engine {
                         }
                     }
                     ExecEvent::Output(_, bytes) => work.log.append(bytes).await?,
-                    ExecEvent::Exited(_) if cancelled => return Err(Stopped::Failed(BuildFailure::cancelled())),
+                    ExecEvent::Exited(_) if cancelled => return Err(Stopped::Failed(self.builds.cancelled())),
                     ExecEvent::Exited(exit) => return Ok(exit),
                 },
                 () = work.cancel.cancelled(), if !cancelled => {

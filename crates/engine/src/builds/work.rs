@@ -75,6 +75,10 @@ impl Engine {
             let permit = tokio::select! {
                 permit = engine.build_slots.acquire() => permit,
                 () = cancel.cancelled() => {
+                    // One that waits for a slot goes on waiting when the server starts again.
+                    if engine.builds.is_closing() {
+                        return;
+                    }
                     engine.end_build(project, number, BuildEvent::Failed(BuildFailure::cancelled())).await;
                     return;
                 }
@@ -163,7 +167,7 @@ impl Engine {
         let mut stage = Stage::CopyingFiles;
         for index in 0..plan.steps.len() {
             if work.cancel.is_cancelled() {
-                return Err(Stopped::Failed(BuildFailure::cancelled()));
+                return Err(Stopped::Failed(self.builds.cancelled()));
             }
             let step = &plan.steps[index];
             if step.stage != stage {

@@ -60,6 +60,22 @@ impl Layout {
         self.data.join("projects").join(workspace.hex()).join(project.hex())
     }
 
+    /// The projects that have a directory here. Names that are no ids are nobody's and left alone.
+    pub fn projects(&self) -> Result<Vec<(WorkspaceId, ProjectId)>, LayoutError> {
+        let root = self.data.join("projects");
+        let mut found = Vec::new();
+        for workspace in names(&root)? {
+            let Ok(id) = format!("{}_{workspace}", WorkspaceId::PREFIX).parse::<WorkspaceId>() else { continue };
+            let projects = names(&root.join(&workspace))?;
+            found.extend(
+                projects
+                    .iter()
+                    .filter_map(|name| Some((id, format!("{}_{name}", ProjectId::PREFIX).parse::<ProjectId>().ok()?))),
+            );
+        }
+        Ok(found)
+    }
+
     /// The directory of a layer. Removing it with [`remove_tree`] removes the layer.
     pub fn layer(&self, workspace: WorkspaceId, layer: LayerId) -> PathBuf {
         self.data.join("layers").join(workspace.hex()).join(layer.hex())
@@ -84,6 +100,16 @@ impl Layout {
     pub fn cache(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
         self.data.join("caches").join(workspace.hex()).join(project.hex())
     }
+}
+
+/// The names in a directory; none when it is not there.
+fn names(directory: &Path) -> Result<Vec<String>, LayoutError> {
+    let failed = |source| LayoutError::io("list", directory, source);
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(failed)?,
+    };
+    entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 /// Makes a directory with its parents. Its own mode is 0755 whatever the server's umask: other users see it through mounts.
