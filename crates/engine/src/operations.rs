@@ -82,7 +82,7 @@ impl Engine {
                 OperationState::Done => return Ok(Ended::Done),
                 OperationState::Failed => return Ok(Ended::Failed(operation.error.unwrap_or_default())),
                 OperationState::Recorded => self.claim(operation).await?,
-                OperationState::Dispatched if !operation.lease.is_some_and(|lease| lease.holder == self.server) => {
+                OperationState::Dispatched if operation.lease.is_none_or(|lease| lease.holder != self.server) => {
                     self.take_over(operation).await?;
                 }
                 OperationState::Dispatched | OperationState::Uncertain => match self.operations.enter(id) {
