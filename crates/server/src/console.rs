@@ -53,6 +53,43 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 
+/// How many columns a line may have: those of the terminal, else what `COLUMNS` says, else 80.
+pub(crate) fn columns() -> usize {
+    let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let said = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    terminal.filter(|&columns| columns > 0).or_else(said).unwrap_or(80)
+}
+
+/// The first `width` columns of a text on one line; what is cut ends with `…`.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= width {
+        return line;
+    }
+    line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A table of which the last column takes what the line leaves it, and never less than `least`.
+pub(crate) fn table_in_line(headings: &[&str], mut rows: Vec<Vec<String>>, line: usize, least: usize) -> String {
+    let last = headings.len().saturating_sub(1);
+    let taken: usize = (0..last)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            cells.chain([headings[column].len()]).max().unwrap_or(0) + 2
+        })
+        .sum();
+    let left = line.saturating_sub(taken).max(least);
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)) {
+        *cell = cut(cell, left);
+    }
+    table(headings, &rows)
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Rows below headings, columns aligned. Cells come from elsewhere and are made printable.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
@@ -119,6 +156,15 @@ mod tests {
     fn tables_align_and_steer_no_terminal() {
         let rows = vec![vec!["a".to_owned(), "x\u{1b}[2J".to_owned()], vec!["long".to_owned(), String::new()]];
         assert_eq!(table(&["ID", "NAME"], &rows), "ID    NAME\na     x\u{fffd}[2J\nlong\n");
+    }
+
+    #[test]
+    fn the_last_column_is_cut_to_the_line() {
+        let rows = vec![vec!["id".to_owned(), "a long\n title here".to_owned()]];
+        assert_eq!(table_in_line(&["ID", "TITLE"], rows.clone(), 14, 4), "ID  TITLE\nid  a long ti…\n");
+        assert_eq!(table_in_line(&["ID", "TITLE"], rows.clone(), 1, 4), "ID  TITLE\nid  a l…\n");
+        assert_eq!(table_in_line(&["ID", "TITLE"], rows, 80, 4), "ID  TITLE\nid  a long title here\n");
+        assert_eq!([count(0, "file"), count(1, "file"), count(2, "file")], ["0 files", "1 file", "2 files"]);
     }
 
     #[test]

@@ -13,13 +13,18 @@ use crate::serve;
 
 /// Runs the command that the arguments name. Must be called while the process has one thread.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse_usage(&error),
+    };
+    let (json, running) = (cli.connection.json, matches!(cli.command, Command::Run(_)));
     // One provider of cryptography for the whole program. It was installed before only if somebody did the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
-            report(&failure);
+            let failure = if running { failure.of_run(None) } else { failure };
+            report(&failure, json);
             ExitCode::from(failure.status())
         }
     }
@@ -55,8 +60,27 @@ async fn client_command(context: &Context, command: Command) -> Result<u8, Failu
     }
 }
 
-fn report(failure: &Failure) {
+/// Arguments that cannot be read, which may be a call for help. Whether `--json` was among them can only be guessed from the
+/// words themselves.
+fn refuse_usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    if json && error.use_stderr() {
+        let text = error.render().to_string();
+        report(&Failure::usage(text.trim().trim_start_matches("error: ")), true);
+    } else {
+        // When the stream is gone there is nobody to tell.
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn report(failure: &Failure, json: bool) {
     if failure.is_silent() {
+        return;
+    }
+    if json {
+        // When standard error is gone there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "{}", failure.json());
         return;
     }
     let text = failure.to_string();

@@ -32,6 +32,13 @@ impl Directory {
         openat(CWD, path, flags, Mode::empty()).map(Self).map_err(|error| failed(error.into()))
     }
 
+    /// Makes the directory unless it is there, and finds out whether files can be written in it.
+    pub(crate) fn prepare(path: &Path) -> Result<(), Failure> {
+        // What was begun and never finished leaves nothing.
+        let begun = Self::create(path)?.begin("probe");
+        begun.map(drop).map_err(|failure| failure.said(format!("nothing can be written in {}", path.display())))
+    }
+
     /// Begins a file at `path`; it appears there when [`Writing::finish`] is called.
     pub(crate) fn begin(&self, path: &str) -> Result<Writing, Failure> {
         let refused = || Failure::new(format!("`{}` is not a path beneath the directory", path.escape_debug()));
@@ -102,6 +109,9 @@ mod tests {
         write("a/b/c.txt").unwrap();
         write("a/b/c.txt").unwrap();
         assert_eq!(std::fs::read(root.path().join("out/a/b/c.txt")).unwrap(), b"x");
+        assert!(Directory::prepare(&root.path().join("new/deep")).is_ok());
+        assert_eq!(std::fs::read_dir(root.path().join("new/deep")).unwrap().count(), 0);
+        assert!(Directory::prepare(&root.path().join("out/a/b/c.txt/d")).is_err());
         for wrong in ["../x", "a/../../x", "/etc/x", "", "a//b", "a/", ".", "a/./b"] {
             assert!(write(wrong).is_err(), "{wrong}");
         }

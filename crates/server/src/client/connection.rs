@@ -41,10 +41,11 @@ pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
     key: Option<String>,
+    patience: Duration,
 }
 
 impl Client {
-    pub(crate) fn new(url: &str, key: Option<String>) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str, key: Option<String>, patience: Duration) -> Result<Self, Failure> {
         let wrong = || Failure::usage(format!("`{url}` is not the http or https address of a server"));
         let base = Url::parse(url).map_err(|_| wrong())?;
         if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
@@ -65,7 +66,12 @@ impl Client {
         let http = builder
             .build()
             .map_err(|error| Failure::new(format!("failed to prepare the client: {}", chain(&error))))?;
-        Ok(Self { http, base, key })
+        Ok(Self { http, base, key, patience })
+    }
+
+    /// For how long a server may be away before following it is given up.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// A request to a path that begins with `/` and is already encoded.

@@ -1,5 +1,5 @@
 //! Following what grows on the server: a turn's output and a build's log. Both continue at the offset they had reached when
-//! the connection breaks, for as long as a restart of the server may take.
+//! the connection breaks, for as long as the client's patience lasts.
 
 use std::time::Duration;
 
@@ -10,27 +10,39 @@ use stead_face_stead::wire::OutputLine;
 use tokio::time::Instant;
 
 use super::{Client, Failure, segment};
+use crate::console::note;
 
-/// For how long a server may be away before following it is given up.
-const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest line; the server sends far shorter ones.
 const MAX_LINE: usize = 16 << 20;
 
 /// Waits between attempts, until the server has been away for too long.
-struct Patience(Option<Instant>);
+struct Patience {
+    longest: Duration,
+    since: Option<Instant>,
+}
 
 impl Patience {
+    fn of(client: &Client) -> Self {
+        Self { longest: client.patience(), since: None }
+    }
+
     fn progress(&mut self) {
-        self.0 = None;
+        self.since = None;
     }
 
     async fn wait(&mut self, failure: Failure) -> Result<(), Failure> {
-        let since = *self.0.get_or_insert_with(Instant::now);
-        if !failure.may_pass() || since.elapsed() > PATIENCE {
+        if !failure.may_pass() {
             return Err(failure);
         }
-        tokio::time::sleep(PAUSE).await;
+        let since = *self.since.get_or_insert_with(|| {
+            note(&format!("the server went away; asking again for up to {} s", self.longest.as_secs()));
+            Instant::now()
+        });
+        if since.elapsed() >= self.longest {
+            return Err(failure);
+        }
+        tokio::time::sleep(PAUSE.min(self.longest)).await;
         Ok(())
     }
 }
@@ -41,7 +53,7 @@ pub(crate) async fn until_answered<T: DeserializeOwned>(
     client: &Client,
     request: impl Fn() -> RequestBuilder,
 ) -> Result<T, Failure> {
-    let mut patience = Patience(None);
+    let mut patience = Patience::of(client);
     let mut reached = false;
     loop {
         match client.answer::<T>(request()).await {
@@ -60,7 +72,7 @@ pub(crate) async fn follow_output(
     mut take: impl FnMut(&OutputLine) -> Result<(), Failure>,
 ) -> Result<OutputLine, Failure> {
     let mut from = 0;
-    let mut patience = Patience(None);
+    let mut patience = Patience::of(client);
     loop {
         match output_once(client, turn, &mut from, &mut patience, &mut take).await? {
             Ok(end) => return Ok(end),
@@ -124,7 +136,7 @@ pub(crate) async fn follow_build_log(
     mut from: u64,
     mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut patience = Patience(None);
+    let mut patience = Patience::of(client);
     loop {
         let path = format!("/stead/v1/projects/{}/builds/{number}/log?from={from}", segment(project));
         let cut = match client.send(client.request(Method::GET, &path)).await {

@@ -7,14 +7,15 @@ mod follow;
 mod key;
 mod pack;
 mod uhp;
+mod words;
 
 pub(crate) use beneath::{Directory, relative_path};
 pub(crate) use connection::{Answer, Client, segment, source_path};
-pub(crate) use failure::Failure;
+pub(crate) use failure::{Failure, OF_STEAD};
 pub(crate) use follow::{follow_build_log, follow_output, until_answered};
 pub(crate) use key::find_key;
-pub(crate) use pack::pack;
+pub(crate) use pack::{WRAPPER, pack};
 pub(crate) use uhp::{
     Anything, Environment, Environments, FileTree, Files, HarnessItem, Harnesses, ImportResult, Response, SessionItem,
-    Sessions, TurnItem, Turns, Versions,
+    Sessions, Turns, Versions,
 };

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::Failure;
 
-const WRAPPER: &str = "project";
+pub(crate) const WRAPPER: &str = "project";
 const PIECE: usize = 64 << 10;
 
 /// Never packed: history, and dependencies that a build installs anew.
@@ -29,6 +29,8 @@ pub(crate) struct Packed {
     pub(crate) estimate: u64,
     /// The directories that were left out, relative to the root.
     pub(crate) left_out: Vec<PathBuf>,
+    /// The largest file here and its size.
+    pub(crate) largest: Option<(PathBuf, u64)>,
 }
 
 struct Member {
@@ -50,6 +52,9 @@ pub(crate) fn pack(root: &Path, inside: &Path) -> Result<Packed, Failure> {
         members.push(Member { path: root.to_owned(), inside: at, metadata });
     }
     let estimate = members.iter().map(|member| 512 + member.metadata.len().next_multiple_of(512)).sum::<u64>() + 1536;
+    let files = members.iter().filter(|member| member.metadata.is_file());
+    let largest = files.max_by_key(|member| member.metadata.len());
+    let largest = largest.map(|member| (member.path.clone(), member.metadata.len()));
     let (sender, pieces) = mpsc::channel(16);
     tokio::task::spawn_blocking(move || {
         let mut writer = Pieces { sender: sender.clone(), buffer: Vec::with_capacity(PIECE) };
@@ -58,7 +63,7 @@ pub(crate) fn pack(root: &Path, inside: &Path) -> Result<Packed, Failure> {
             let _ = sender.blocking_send(Err(error));
         }
     });
-    Ok(Packed { pieces, estimate, left_out: left_out.into_iter().collect() })
+    Ok(Packed { pieces, estimate, left_out: left_out.into_iter().collect(), largest })
 }
 
 fn walk(

@@ -157,7 +157,6 @@ pub(crate) struct Turns {
 #[derive(Debug, Deserialize)]
 pub(crate) struct TurnItem {
     pub(crate) id: String,
-    pub(crate) status: String,
     #[serde(default)]
     pub(crate) user: String,
 }

@@ -5,7 +5,7 @@ use stead_face_stead::wire;
 
 use super::Context;
 use crate::client::{Failure, segment};
-use crate::console::{instant, note, table};
+use crate::console::{instant, note, printable, table};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
@@ -13,16 +13,19 @@ pub(crate) enum KeyCommand {
     Create {
         /// A label for people
         name: String,
-        /// What it may do: read, run, write, admin [default: read,run,write]
+        /// What it may do: read, run, write, admin [default: read,run,write]; `stead run` needs read and run
         #[arg(long = "verb", value_name = "VERB", value_delimiter = ',', value_parser = ["read", "run", "write", "admin"])]
         verbs: Vec<String>,
     },
+    #[command(visible_alias = "ls")]
     /// List keys, revoked ones included
     List,
     /// Revoke a key: from then on it authenticates nobody
     Revoke {
-        /// The key's id, not its secret
-        id: String,
+        /// The key's id, or its name when no other key has it
+        // Not `key`, which is what every command is called with.
+        #[arg(value_name = "KEY")]
+        wanted: String,
     },
 }
 
@@ -48,13 +51,37 @@ pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Fa
                 table(&["ID", "NAME", "VERBS", "MADE", "REVOKED"], &list.value.keys.iter().map(row).collect::<Vec<_>>())
             })
         }
-        KeyCommand::Revoke { id } => {
+        KeyCommand::Revoke { wanted } => {
+            let id = named(context, &wanted).await?;
             let revoked = client.delete::<wire::Key>(&format!("/stead/v1/keys/{}", segment(&id))).await?;
             if !console.json {
                 note(&format!("{} is revoked", revoked.value.id));
                 return Ok(());
             }
             console.show(&revoked.json, String::new)
+        }
+    }
+}
+
+/// The id of the key of that id or name. Of keys that share a name, those revoked do not count.
+async fn named(context: &Context, wanted: &str) -> Result<String, Failure> {
+    let keys = context.client.get::<wire::KeyList>("/stead/v1/keys").await?.value.keys;
+    if keys.iter().any(|key| key.id == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let (live, revoked): (Vec<&wire::Key>, Vec<&wire::Key>) =
+        keys.iter().filter(|key| key.name == wanted).partition(|key| key.revoked_at.is_none());
+    let wanted = printable(wanted);
+    match (live.as_slice(), revoked.is_empty()) {
+        ([key], _) => Ok(key.id.clone()),
+        ([], false) => Err(Failure::new(format!("every key named `{wanted}` is revoked already"))),
+        ([], true) => {
+            Err(Failure::new(format!("there is no key `{wanted}`")).hint("`stead key list` shows what there is"))
+        }
+        (several, _) => {
+            let ids: Vec<&str> = several.iter().map(|key| key.id.as_str()).collect();
+            Err(Failure::new(format!("{} keys have the name `{wanted}`", several.len()))
+                .hint(format!("name one by its id: {}", ids.join(", "))))
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(connection: Connection) -> Result<Self, Failure> {
         let key = find_key(connection.key, connection.key_file.as_deref())?;
-        let client = Client::new(&connection.url, key)?;
+        let client = Client::new(&connection.url, key, connection.patience)?;
         Ok(Self { client, console: Console { json: connection.json } })
     }
 }

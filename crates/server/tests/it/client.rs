@@ -1,5 +1,7 @@
 //! The client without a server.
 
+use serde_json::Value;
+
 use crate::program::{ran, stead};
 
 #[test]
@@ -41,7 +43,7 @@ fn wrong_usage_has_a_status_of_its_own() {
     for arguments in [
         &["run", "demo"][..],
         &["project", "put", "demo", "/etc/hostname", "../x"],
-        &["run", "demo", "--time-limit", "5", "--", "true"],
+        &["run", "demo", "--time-limit", "5x", "--", "true"],
         &["key", "create", "k", "--verb", "fly"],
         &["--url", "ftp://x", "project", "list"],
         &["nothing"],
@@ -49,6 +51,36 @@ fn wrong_usage_has_a_status_of_its_own() {
         let wrong = ran(stead().env("STEAD_URL", "http://127.0.0.1:1").args(arguments));
         assert_eq!((wrong.status, wrong.stdout.as_str()), (2, ""), "{arguments:?}: {}", wrong.stderr);
     }
+}
+
+#[test]
+fn with_json_an_error_is_one_object_and_run_has_a_status_of_its_own() {
+    let error = |arguments: &[&str], status: i32| -> Value {
+        let mut command = stead();
+        command.args(["--url", "http://127.0.0.1:1", "--key", "k", "--json"]).args(arguments);
+        let failed = ran(&mut command);
+        assert_eq!((failed.status, failed.stdout.as_str()), (status, ""), "{arguments:?}: {}", failed.stderr);
+        serde_json::from_str::<Value>(&failed.stderr).unwrap()["error"].take()
+    };
+    let unreachable = error(&["project", "list"], 1);
+    assert!(unreachable["code"] == "unreachable" && unreachable["hint"].is_string(), "{unreachable}");
+    assert_eq!(error(&["run", "demo", "--", "true"], 125)["code"], "unreachable");
+    assert_eq!(error(&["run", "demo"], 2)["code"], "usage");
+    // A directory that cannot be made is found out before anything is asked of the server.
+    let unsavable = error(&["run", "-", "--save", "/dev/null/x", "--", "true"], 125);
+    assert!(unsavable["message"].as_str().unwrap().contains("/dev/null/x"), "{unsavable}");
+}
+
+#[test]
+fn lists_have_their_short_name() {
+    for noun in ["project", "session", "key"] {
+        let help = ran(stead().args([noun, "--help"]));
+        assert!(help.stdout.contains("[alias: ls]"), "{}", help.stdout);
+        let listed = ran(stead().args(["--url", "http://127.0.0.1:1", noun, "ls"]));
+        assert_eq!(listed.status, 1, "{}", listed.stderr);
+    }
+    let run = ran(stead().args(["run", "--help"]));
+    assert!(run.stdout.contains("Standard input is not passed on") && run.stdout.contains("125"), "{}", run.stdout);
 }
 
 #[test]

@@ -20,6 +20,10 @@ use crate::serve::ConfigurationArgs;
 const GROUP: &str = "stead-doctor";
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "It judges by the configuration that it finds: give it the --data, --config and STEAD__ variables that the \
+server is given."
+)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     configuration: ConfigurationArgs,

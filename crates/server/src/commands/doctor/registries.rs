@@ -99,7 +99,14 @@ async fn judge(name: &str, url: &str, exempt: &[String]) -> Judged {
     let Some(reason) = addresses.iter().find_map(|&address| classify(address)) else {
         return Finding::good(name, format!("{host} is at a public address")).into();
     };
-    if exempt.iter().any(|allowed| allowed.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case(&host))) {
+    // With or without a port, as the configuration has it.
+    let named = |allowed: &str| {
+        let name = allowed.rsplit_once(':').map_or(allowed, |(name, _)| name);
+        [allowed, name]
+            .iter()
+            .any(|name| name.trim_matches(['[', ']']).eq_ignore_ascii_case(host.trim_matches(['[', ']'])))
+    };
+    if exempt.iter().any(|allowed| named(allowed)) {
         return Finding::good(name, format!("{host} is at a {} address and allowed to builds", reason.as_str())).into();
     }
     let text = format!("{host} is at a {} address, which builds are refused", reason.as_str());

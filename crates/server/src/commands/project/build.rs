@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use stead_face_stead::wire::Build;
 
 use super::{Context, find};
@@ -11,21 +12,56 @@ use crate::console::{note, print_bytes, print_error_bytes, printable};
 /// How often the stage is looked at while the log is silent or not.
 const LOOK: Duration = Duration::from_millis(400);
 
+/// The exit status after Ctrl-C, as shells have it.
+const INTERRUPTED_HERE: u8 = 130;
+
 pub(super) async fn build(context: &Context, project: &str, fresh: bool, no_wait: bool) -> Result<(), Failure> {
     let project = find(context, project).await?;
     let query = if fresh { "?fresh=1" } else { "" };
     let path = format!("/stead/v1/projects/{}/build{query}", segment(&project.id));
-    let started = context.client.post::<Build>(&path).await?;
+    let started = context.client.post::<Build>(&path).await.map_err(|failure| refused(failure, &project))?;
     let number = started.value.version;
     if no_wait {
-        return context.console.show(&started.json, || format!("{number}\n"));
+        return context.console.show(&shown(started.json), || format!("{number}\n"));
     }
-    note(&format!("build {number} of {} has started", project.slug));
-    let ended = follow(context, &project, number, context.console.json, true).await?;
+    let slug = &project.slug;
+    note(&format!("build {number} of {slug} has started"));
+    let ended = tokio::select! {
+        ended = follow(context, &project, number, context.console.json, true) => ended?,
+        signal = tokio::signal::ctrl_c() => {
+            signal.map_err(|error| Failure::io("wait for signals", &error))?;
+            note(&format!(
+                "build {number} goes on: `stead project log {slug}` follows it, `stead project cancel {slug}` ends it"
+            ));
+            return Err(Failure::silent(INTERRUPTED_HERE));
+        }
+    };
     if context.console.json {
-        context.console.show(&ended.json, String::new)?;
+        context.console.show(&shown(ended.json), String::new)?;
     }
     verdict(&project, &ended.value)
+}
+
+/// Why no build begins.
+fn refused(failure: Failure, project: &Environment) -> Failure {
+    let slug = &project.slug;
+    if failure.code() == "project_invalid" && project.files.count == 0 {
+        return failure
+            .said(format!("{slug} has no files yet"))
+            .hint(format!("`stead project import {slug} DIRECTORY` gives it some"));
+    }
+    failure.about(slug)
+}
+
+/// A build with the word that versions have for how it stands.
+fn shown(mut build: Value) -> Value {
+    if let Some(members) = build.as_object_mut()
+        && let Some(state) = members.remove("state")
+    {
+        let status = if matches!(state.as_str(), Some("waiting" | "running")) { "building".into() } else { state };
+        members.insert("status".to_owned(), status);
+    }
+    build
 }
 
 pub(super) async fn log(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
@@ -37,21 +73,22 @@ pub(super) async fn log(context: &Context, project: &str, version: Option<u32>) 
             log.extend_from_slice(bytes);
             Ok(())
         })
-        .await?;
-        let mut json = ended.json;
+        .await
+        .map_err(|failure| failure.about(&project.slug))?;
+        let mut json = shown(ended.json);
         json["log"] = String::from_utf8_lossy(&log).into();
         return context.console.show(&json, String::new);
     }
-    follow(context, &project, number, false, false).await.map(drop)
+    follow(context, &project, number, false, false).await.map(drop).map_err(|failure| failure.about(&project.slug))
 }
 
 pub(super) async fn cancel(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
     let project = find(context, project).await?;
     let number = number(&project, version)?;
     let path = format!("/stead/v1/projects/{}/builds/{number}/cancel", segment(&project.id));
-    let answer = context.client.post::<Build>(&path).await?;
+    let answer = context.client.post::<Build>(&path).await.map_err(|failure| failure.about(&project.slug))?;
     if context.console.json {
-        return context.console.show(&answer.json, String::new);
+        return context.console.show(&shown(answer.json), String::new);
     }
     let state = if answer.value.is_ended() { answer.value.state.as_str() } else { "being cancelled" };
     note(&format!("build {number} of {} is {state}", project.slug));
@@ -61,7 +98,8 @@ pub(super) async fn cancel(context: &Context, project: &str, version: Option<u32
 fn number(project: &Environment, version: Option<u32>) -> Result<u32, Failure> {
     let latest = || project.build.as_ref().map(|build| build.version).or(project.latest_version);
     version.or_else(latest).filter(|&number| number > 0).ok_or_else(|| {
-        Failure::new(format!("{} has never been built", project.slug)).hint("`stead project build PROJECT` builds it")
+        Failure::new(format!("{} has never been built", project.slug))
+            .hint(format!("`stead project build {}` builds it", project.slug))
     })
 }
 
@@ -72,8 +110,13 @@ fn verdict(project: &Environment, build: &Build) -> Result<(), Failure> {
         return Ok(());
     }
     let why = build.error.as_deref().unwrap_or("the server gives no reason");
+    let active = match project.version {
+        Some(active) => format!("version {active} stays active"),
+        None => "no version is active yet, so nothing can read it".to_owned(),
+    };
     Err(Failure::new(format!("build {number} of {slug} failed: {}", printable(why)))
-        .hint(format!("what was active before stays active; `stead project log {slug} {number}` shows the log again")))
+        .coded("build_failed")
+        .hint(format!("{active}; `stead project log {slug} {number}` shows the log again")))
 }
 
 /// Prints the log until the build has ended.

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,8 +11,10 @@ use serde_json::Value;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Context, find};
-use crate::client::{Answer, Anything, Failure, FileTree, ImportResult, pack, segment, source_path};
-use crate::console::{colour, instant, note, print_bytes, printable, size, table};
+use crate::client::{
+    Answer, Anything, Environment, Failure, FileTree, ImportResult, WRAPPER, pack, segment, source_path,
+};
+use crate::console::{colour, count, instant, note, print_bytes, printable, size, table};
 
 pub(super) async fn list(context: &Context, project: &str) -> Result<(), Failure> {
     let project = find(context, project).await?;
@@ -39,10 +41,8 @@ pub(super) async fn import(context: &Context, project: &str, path: &Path, replac
     let metadata =
         std::fs::metadata(path).map_err(|error| Failure::io(format_args!("read {}", path.display()), &error))?;
     let project = find(context, project).await?;
-    let (body, total) = if metadata.is_dir() { packed(path, Path::new(""))? } else { whole(path)? };
-    let answer = send_archive(context, &project.id, body, total, replace).await?;
-    report(context, &answer.value);
-    context.console.show(&answer.json, String::new)
+    let sending = if metadata.is_dir() { Sending::packed(path, Path::new(""))? } else { Sending::whole(path)? };
+    send_archive(context, &project, path, sending, replace).await
 }
 
 pub(super) async fn put(context: &Context, project: &str, local: &Path, remote: Option<&str>) -> Result<(), Failure> {
@@ -57,25 +57,25 @@ pub(super) async fn put(context: &Context, project: &str, local: &Path, remote: 
     let executable = metadata.permissions().mode() & 0o111 != 0;
     if metadata.is_dir() || executable {
         // A PUT of one file cannot say that it is executable; an archive of one can.
-        let (body, total) = packed(local, Path::new(remote.trim_end_matches('/')))?;
-        let answer = send_archive(context, &project.id, body, total, false).await?;
-        report(context, &answer.value);
-        return context.console.show(&answer.json, String::new);
+        let sending = Sending::packed(local, Path::new(remote.trim_end_matches('/')))?;
+        return send_archive(context, &project, local, sending, false).await;
     }
-    let (body, total) = whole(local)?;
+    let Sending { body, total, .. } = Sending::whole(local)?;
     let path = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
     let (body, bar) = shown(body, total);
     let request = context.client.request(Method::PUT, &path).header("content-type", "application/octet-stream");
     let answer = context.client.answer::<Anything>(request.body(body)).await;
     bar.finish_and_clear();
-    context.console.show(&answer?.json, String::new)
+    let answer = answer.map_err(|failure| too_large(failure, local, total).about(&project.slug))?;
+    context.console.show(&answer.json, String::new)
 }
 
 pub(super) async fn get(context: &Context, project: &str, remote: &str, local: Option<&Path>) -> Result<(), Failure> {
     let encoded = source_path(remote)?;
     let project = find(context, project).await?;
     let path = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
-    let response = context.client.send(context.client.request(Method::GET, &path)).await?;
+    let response = context.client.send(context.client.request(Method::GET, &path)).await;
+    let response = response.map_err(|failure| not_there(failure, &project, remote))?;
     let mut file = match local {
         None => None,
         Some(path) if path == Path::new("-") => None,
@@ -102,18 +102,56 @@ pub(super) async fn get(context: &Context, project: &str, remote: &str, local: O
 pub(super) async fn remove(context: &Context, project: &str, path: &str) -> Result<(), Failure> {
     let encoded = source_path(path)?;
     let project = find(context, project).await?;
-    let path = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
-    let answer = context.client.delete::<Value>(&path).await?;
+    let encoded = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
+    let answer = context.client.delete::<Value>(&encoded).await;
+    let answer = answer.map_err(|failure| not_there(failure, &project, path))?;
     context.console.show(&answer.json, String::new)
 }
 
-fn packed(path: &Path, inside: &Path) -> Result<(Body, u64), Failure> {
-    let packed = pack(path, inside)?;
-    if !packed.left_out.is_empty() {
-        let names: Vec<String> = packed.left_out.iter().map(|path| printable(&path.display().to_string())).collect();
-        note(&format!("left out: {}", names.join(", ")));
+fn not_there(failure: Failure, project: &Environment, path: &str) -> Failure {
+    let missing = failure.code() == "file_not_found";
+    let failure = failure.about(&project.slug);
+    if missing { failure.said(format!("there is no `{}` in {}", printable(path), project.slug)) } else { failure }
+}
+
+/// The sentence about what is too large, which names the file at fault where that can be known here.
+fn too_large(failure: Failure, path: &Path, bytes: u64) -> Failure {
+    let Some(limit) = failure.fact("max_bytes").filter(|_| failure.code() == "file_too_large") else { return failure };
+    let path = printable(&path.display().to_string());
+    let most = size(limit);
+    failure.said(if bytes > limit {
+        format!("{path} is too large: {}, and the server takes at most {most}", size(bytes))
+    } else {
+        format!("{path} is too large: the server takes at most {most} of it once it is unpacked")
+    })
+}
+
+/// What goes to the server.
+struct Sending {
+    body: Body,
+    /// Roughly how many bytes that is.
+    total: u64,
+    /// The largest file in it, when it was packed here.
+    largest: Option<(PathBuf, u64)>,
+    packed: bool,
+}
+
+impl Sending {
+    fn packed(path: &Path, inside: &Path) -> Result<Self, Failure> {
+        let packed = pack(path, inside)?;
+        if !packed.left_out.is_empty() {
+            let names: Vec<String> =
+                packed.left_out.iter().map(|path| printable(&path.display().to_string())).collect();
+            note(&format!("left out: {}", names.join(", ")));
+        }
+        let body = Body::wrap_stream(ReceiverStream::new(packed.pieces));
+        Ok(Self { body, total: packed.estimate, largest: packed.largest, packed: true })
     }
-    Ok((Body::wrap_stream(ReceiverStream::new(packed.pieces)), packed.estimate))
+
+    fn whole(path: &Path) -> Result<Self, Failure> {
+        let (body, total) = whole(path)?;
+        Ok(Self { body, total, largest: None, packed: false })
+    }
 }
 
 /// A file as a body.
@@ -139,20 +177,47 @@ fn whole(path: &Path) -> Result<(Body, u64), Failure> {
     Ok((Body::wrap_stream(ReceiverStream::new(pieces)), total))
 }
 
+/// Imports an archive and says what came of it.
 async fn send_archive(
     context: &Context,
-    project: &str,
-    body: Body,
-    total: u64,
+    project: &Environment,
+    local: &Path,
+    sending: Sending,
     replace: bool,
-) -> Result<Answer<ImportResult>, Failure> {
+) -> Result<(), Failure> {
     let query = if replace { "?replace=1" } else { "" };
-    let path = format!("/v1/environments/{}/import{query}", segment(project));
-    let (body, bar) = shown(body, total);
+    let path = format!("/v1/environments/{}/import{query}", segment(&project.id));
+    let (body, bar) = shown(sending.body, sending.total);
     let request = context.client.request(Method::POST, &path).header("content-type", "application/octet-stream");
     let answer = context.client.answer::<ImportResult>(request.body(body)).await;
     bar.finish_and_clear();
-    answer
+    let Answer { mut json, mut value } = answer.map_err(|failure| {
+        let limit = failure.fact("max_bytes").unwrap_or(u64::MAX);
+        let failure = match &sending.largest {
+            Some((largest, bytes)) if *bytes > limit => too_large(failure, largest, *bytes),
+            _ => too_large(failure, local, sending.total),
+        };
+        let failure = failure.about(&project.slug);
+        if !sending.packed {
+            return failure;
+        }
+        let message = failure.message().replace(&format!("`{WRAPPER}/"), "`");
+        failure.said(message)
+    })?;
+    if sending.packed {
+        // The directory that wraps what is packed here is nothing that people know of.
+        let inside = |name: &str| name.strip_prefix(WRAPPER)?.strip_prefix('/').map(str::to_owned);
+        for member in &mut value.stead_skipped {
+            member.name = inside(&member.name).unwrap_or_else(|| member.name.clone());
+        }
+        for member in json["stead_skipped"].as_array_mut().into_iter().flatten() {
+            if let Some(name) = member["name"].as_str().and_then(inside) {
+                member["name"] = name.into();
+            }
+        }
+    }
+    report(context, &value);
+    context.console.show(&json, String::new)
 }
 
 /// A body whose progress a bar shows while standard error is a terminal.
@@ -183,9 +248,8 @@ fn report(context: &Context, result: &ImportResult) {
     for member in &result.stead_skipped {
         note(&format!("skipped {}: {}", printable(&member.name), printable(&member.reason)));
     }
-    let (count, bytes) = (result.count, size(result.bytes));
-    note(&format!(
-        "{} files written, {} members skipped; the project now holds {count} files, {bytes}",
-        result.written, result.skipped
-    ));
+    let written = count(result.written, "file");
+    let skipped = if result.skipped > 0 { format!(", {} skipped", result.skipped) } else { String::new() };
+    let (holds, bytes) = (count(result.count, "file"), size(result.bytes));
+    note(&format!("{written} written{skipped}; the project now holds {holds}, {bytes}"));
 }

@@ -4,6 +4,7 @@ mod build;
 mod files;
 mod objects;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -25,14 +26,18 @@ pub(crate) enum ProjectCommand {
         #[arg(long, default_value = "")]
         entry: String,
     },
-    /// List projects
-    List,
+    /// List projects, or the files of one
+    #[command(visible_alias = "ls")]
+    List {
+        /// The project whose files to list, by its id, slug or name
+        project: Option<String>,
+    },
     /// Show a project
     Show {
         /// The project's id, slug or name
         project: String,
     },
-    /// List a project's files
+    /// List the files of a project's source, as the next build takes them
     Files {
         /// The project's id, slug or name
         project: String,
@@ -72,7 +77,7 @@ pub(crate) enum ProjectCommand {
         /// The path in the project
         path: String,
     },
-    /// Build the next version and follow its log
+    /// Build the next version and follow its log; Ctrl-C ends the following alone
     Build {
         /// The project's id, slug or name
         project: String,
@@ -90,7 +95,7 @@ pub(crate) enum ProjectCommand {
         /// The build [default: the latest]
         version: Option<u32>,
     },
-    /// End a running build
+    /// End a running build, which then counts as failed
     Cancel {
         /// The project's id, slug or name
         project: String,
@@ -121,7 +126,8 @@ pub(crate) async fn project(context: &Context, command: ProjectCommand) -> Resul
         ProjectCommand::Create { name, description, entry } => {
             objects::create(context, &name, &description, &entry).await
         }
-        ProjectCommand::List => objects::list(context).await,
+        ProjectCommand::List { project: None } => objects::list(context).await,
+        ProjectCommand::List { project: Some(project) } => files::list(context, &project).await,
         ProjectCommand::Show { project } => objects::show(context, &project).await,
         ProjectCommand::Files { project } => files::list(context, &project).await,
         ProjectCommand::Import { project, path, replace } => files::import(context, &project, &path, replace).await,
@@ -139,6 +145,12 @@ pub(crate) async fn project(context: &Context, command: ProjectCommand) -> Resul
         ProjectCommand::Activate { project, version } => objects::activate(context, &project, version).await,
         ProjectCommand::Delete { project } => objects::delete(context, &project).await,
     }
+}
+
+/// How projects are shown where their ids are known: slugs by id. Without them ids are shown, so that a failure is none.
+pub(crate) async fn slugs(context: &Context) -> BTreeMap<String, String> {
+    let list = objects::all(context).await.map(|list| list.value.environments).unwrap_or_default();
+    list.into_iter().map(|project| (project.id, project.slug)).collect()
 }
 
 /// The project of that id, slug or name, in this order. Two projects may share a name; then it names neither.

@@ -108,7 +108,14 @@ pub(super) async fn versions(context: &Context, project: &str) -> Result<(), Fai
 pub(super) async fn activate(context: &Context, project: &str, version: u32) -> Result<(), Failure> {
     let project = find(context, project).await?;
     let path = format!("/v1/environments/{}/versions/{version}/activate", segment(&project.id));
-    let answer = context.client.post::<Environment>(&path).await?;
+    let answer = context.client.post::<Environment>(&path).await.map_err(|failure| {
+        let failure = failure.about(&project.slug);
+        if failure.is_not_found() {
+            failure.said(format!("{} has no version {version}", project.slug))
+        } else {
+            failure
+        }
+    })?;
     if context.console.json {
         return context.console.show(&answer.json, String::new);
     }
@@ -118,7 +125,8 @@ pub(super) async fn activate(context: &Context, project: &str, version: u32) -> 
 
 pub(super) async fn delete(context: &Context, project: &str) -> Result<(), Failure> {
     let project = find(context, project).await?;
-    let answer = context.client.delete::<Anything>(&format!("/v1/environments/{}", segment(&project.id))).await?;
+    let answer = context.client.delete::<Anything>(&format!("/v1/environments/{}", segment(&project.id))).await;
+    let answer = answer.map_err(|failure| failure.about(&project.slug))?;
     if context.console.json {
         return print(&format!("{:#}\n", answer.json));
     }

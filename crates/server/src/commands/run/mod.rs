@@ -1,5 +1,6 @@
 //! `stead run`: a command in a session, its output here, its exit status ours.
 
+mod input;
 mod quote;
 
 use std::ffi::OsString;
@@ -16,17 +17,23 @@ use super::Context;
 use super::project::find;
 use super::save::{Wanted, save};
 use crate::adapters::RandomIds;
+use crate::cli::parse_seconds;
 use crate::client::{
-    Anything, Failure, HarnessItem, Harnesses, Response, Turns, follow_output, segment, until_answered,
+    Anything, Directory, Environment, Failure, HarnessItem, Harnesses, OF_STEAD, Response, Turns, follow_output,
+    segment, until_answered,
 };
-use crate::config::parse_duration;
 use crate::console::{note, print, print_bytes, print_error_bytes, printable};
+
+const EXPLAINED: &str = "Standard input is not passed on. The exit status is the command's own, 128 and the signal's number \
+when a signal ended it, 124 when it reached its time limit, 130 when it was cancelled, and 125 when Stead itself failed. \
+Ctrl-C cancels the task.";
 
 /// Exit statuses, as `timeout` and shells have them.
 const TIME_LIMIT: u8 = 124;
 const INTERRUPTED_HERE: u8 = 130;
 
 #[derive(Debug, Args)]
+#[command(after_help = EXPLAINED)]
 pub(crate) struct RunArgs {
     /// The project's id, slug or name; `-` for none
     project: String,
@@ -39,48 +46,105 @@ pub(crate) struct RunArgs {
     /// Continue this session: same working directory, same files
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// End the command after this long, such as 90s or 10m
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// End the command after this long, such as 90s or 10m; a bare number is seconds
+    #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     time_limit: Option<Duration>,
     /// Fetch the files that the command left beneath this directory
     #[arg(long, value_name = "DIRECTORY")]
     save: Option<PathBuf>,
-    /// Remove the session with its files afterwards
+    /// Remove the session afterwards, with its output and files; what --save fetched stays
     #[arg(long)]
     rm: bool,
 }
 
 /// Runs the command and returns its exit status.
 pub(crate) async fn run(context: &Context, arguments: RunArgs) -> Result<u8, Failure> {
-    let started = start(context, &arguments).await?;
+    // Found out now and not when the work is done.
+    arguments.save.as_deref().map(Directory::prepare).transpose()?;
+    let started = start(context, &arguments).await.map_err(needs_verbs)?;
+    if input::is_waiting() {
+        note("standard input is not passed on: the command reads nothing; put a file into the project instead");
+    }
     let session = &started.metadata.session_id;
-    if !arguments.rm {
+    if context.console.json {
+        print(&format!("{}\n", json!({ "session": session, "turn": started.id })))?;
+    } else if !arguments.rm {
         note(&format!("session {}", printable(session)));
     }
-    let status = follow(context, &started.id).await;
-    let turn = context.client.get::<Turn>(&format!("/stead/v1/turns/{}", segment(&started.id))).await;
-    if let Ok(turn) = &turn {
-        warn(&turn.value);
-    }
+    let status = match follow(context, &started.id).await {
+        Ok(status) => status,
+        Err(failure) => return Err(given_up(context, &started, &arguments, failure).await),
+    };
+    let lost = |failure: Failure| lost(failure, session);
+    let turn = context.client.get::<Turn>(&format!("/stead/v1/turns/{}", segment(&started.id))).await.map_err(lost)?;
+    let turn = turn.value;
+    warn(&turn);
     if let Some(directory) = &arguments.save {
-        let turn = turn?.value;
         let files: Vec<Wanted<'_>> = turn
             .artifacts
             .iter()
             .map(|artifact| Wanted { container: &turn.container_id, id: &artifact.id, path: &artifact.path })
             .collect();
-        save(context, directory, &files).await?;
+        save(context, directory, &files).await.map_err(|failure| failure.of_run(Some(session)))?;
+        if context.console.json {
+            print(&format!("{}\n", json!({ "artifacts": turn.artifacts })))?;
+        }
     }
     if arguments.rm {
-        context.client.delete::<Anything>(&format!("/v1/sessions/{}", segment(session))).await?;
+        context.client.delete::<Anything>(&format!("/v1/sessions/{}", segment(session))).await.map_err(lost)?;
     }
-    status
+    Ok(status)
+}
+
+/// Looking a project up, reading output and fetching files are reading.
+fn needs_verbs(failure: Failure) -> Failure {
+    let scope = matches!(failure.code(), "insufficient_scope" | "scope_insufficient");
+    if !scope || failure.message().contains("`write`") {
+        return failure;
+    }
+    failure.hint(
+        "`stead run` needs a key with the verbs `run` and `read`, as it looks the project up and reads the output: \
+         `stead key create NAME --verb run,read`, with an admin key",
+    )
+}
+
+/// What becomes of the task when its output cannot be followed to its end.
+async fn given_up(context: &Context, started: &Response, arguments: &RunArgs, failure: Failure) -> Failure {
+    let session = &started.metadata.session_id;
+    if !failure.is_silent() {
+        return lost(failure, session);
+    }
+    // Nobody reads the output any more, as when a local command is ended by its broken pipe. When this does not reach the
+    // server, nobody is there to be told.
+    let path = format!("/v1/responses/{}/cancel", segment(&started.id));
+    let _ = context.client.post::<Anything>(&path).await;
+    if arguments.rm {
+        let _ = context.client.delete::<Anything>(&format!("/v1/sessions/{}", segment(session))).await;
+    }
+    failure
+}
+
+fn lost(failure: Failure, session: &str) -> Failure {
+    let session_shown = printable(session);
+    let failure = if failure.may_pass() {
+        let message = format!("the server went away during the task: {}", failure.message());
+        failure.said(message).hint(format!(
+            "the task belongs to session {session_shown}; once the server is back, `stead session show {session_shown}` says what became of it"
+        ))
+    } else {
+        failure.hint(format!("`stead session show {session_shown}` says what became of the task"))
+    };
+    failure.of_run(Some(session))
 }
 
 async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failure> {
     let mut metadata = Map::new();
-    if arguments.project != "-" {
-        metadata.insert("environment".to_owned(), find(context, &arguments.project).await?.id.into());
+    let project = match arguments.project.as_str() {
+        "-" => None,
+        wanted => Some(find(context, wanted).await?),
+    };
+    if let Some(project) = &project {
+        metadata.insert("environment".to_owned(), project.id.clone().into());
     }
     if let Some(version) = arguments.version {
         metadata.insert("stead_version".to_owned(), version.into());
@@ -99,7 +163,33 @@ async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failu
     body["metadata"] = Value::Object(metadata);
     let key = RandomIds.uuid_v7().to_string();
     let request = || context.client.request(Method::POST, "/v1/responses").header("idempotency-key", &key).json(&body);
-    until_answered(&context.client, request).await
+    let started = until_answered(&context.client, request).await;
+    started.map_err(|failure| match &project {
+        Some(project) => unreadable(failure, project, arguments.version),
+        None => failure,
+    })
+}
+
+/// Why nothing can read the project.
+fn unreadable(failure: Failure, project: &Environment, version: Option<u32>) -> Failure {
+    let slug = &project.slug;
+    if !matches!(failure.code(), "environment_not_ready" | "project_not_ready") {
+        return failure.about(slug);
+    }
+    if version.is_some() || project.version.is_some() {
+        let message = failure.message().replace("the project", slug);
+        return failure.said(message).about(slug);
+    }
+    let hint = match project.build.as_ref().map(|build| build.status.as_str()) {
+        Some("building") => format!("its first build is running: stead project log {slug}"),
+        Some("failed") => {
+            format!(
+                "its latest build failed, `stead project log {slug}` says why; then build it again: stead project build {slug}"
+            )
+        }
+        _ => format!("build it first: stead project build {slug}"),
+    };
+    failure.said(format!("{slug} has no version yet that could be read")).hint(hint)
 }
 
 /// The newest task of a session, which the next one continues.
@@ -118,7 +208,11 @@ async fn agent(context: &Context) -> Result<String, Failure> {
         return Ok(agent.id.clone());
     }
     let body = json!({ "name": "Shell", "base": "shell" });
-    Ok(context.client.post_json::<HarnessItem>("/v1/harnesses", &body).await?.value.id)
+    let made = context.client.post_json::<HarnessItem>("/v1/harnesses", &body).await;
+    Ok(made
+        .map_err(|failure| failure.hint("the server has no plain shell agent; a key with `write` makes one"))?
+        .value
+        .id)
 }
 
 /// Passes the output on and waits for the end. The first Ctrl-C cancels the task and waits for its end, the second does not
@@ -153,7 +247,8 @@ async fn follow(context: &Context, response: &str) -> Result<u8, Failure> {
     Ok(status(&state, exit))
 }
 
-fn pass_on(line: &OutputLine, json: bool) -> Result<(), Failure> {
+/// Prints a line of a task's output: its bytes to the stream they were written to, or all of it as JSON.
+pub(crate) fn pass_on(line: &OutputLine, json: bool) -> Result<(), Failure> {
     if json {
         let text =
             serde_json::to_string(line).map_err(|error| Failure::new(format!("failed to print a line: {error}")))?;
@@ -182,12 +277,12 @@ fn status(state: &str, exit: Option<Exit>) -> u8 {
         }
         ("interrupted", _) => {
             note("the task was interrupted: the server or its host stopped; it is not run again by itself");
-            1
+            OF_STEAD
         }
         (_, Some(Exit::Code(code))) => code as u8,
         (_, Some(Exit::Signal(signal))) => 128u8.saturating_add(signal as u8),
         ("completed", None) => 0,
-        _ => 1,
+        _ => OF_STEAD,
     }
 }
 
