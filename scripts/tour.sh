@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs the README's tour word for word: every line of its section that begins with `$ `, in order, in one shell. Needs STEAD_URL
 # and STEAD_KEY and `stead` on the PATH, as ./run sets them. Fails at the first command that fails or whose output lacks a line
-# that the README shows below it; ids, times, sizes of made files and versions of unpinned packages may differ, and `…` stands
-# for anything.
+# that the README shows below it; ids, times, sizes of made files, and versions of what is not pinned may differ, and `…`
+# stands for anything.
 set -eu -o pipefail
 readme=$(cd "$(dirname "$0")/.." && pwd)/README.md
 scratch=$(mktemp -d)
@@ -23,7 +23,7 @@ for file in "$scratch"/tour/*.command; do
     command=$(cat "$file")
     printf '\n$ %s\n' "$command"
     status=0
-    eval "$command" > "$scratch/output" 2>&1 || status=$?
+    eval "$command" < /dev/null > "$scratch/output" 2>&1 || status=$?
     cat "$scratch/output"
     [ "$status" = 0 ] || { echo "the command ended with status $status" >&2; exit 1; }
     shown=${file%.command}.shown
@@ -37,6 +37,8 @@ def alike(line):
         (r"\d+ [A-Z][a-z]{2} +\d+ [\d:]+", "SIZE TIME"),
         (r"\b[\d.]+m?s\b", "DURATION"),
         (r"==\S+", "==VERSION"),
+        (r"\b(uv|pip|glibc|python|node|npm) [\d.]+", r"\1 VERSION"),
+        (r"\b(npm registry|requirements\.txt) [0-9a-f]{12}$", r"\1 DIGEST"),
         (r"saved \d+ files", "saved N files"),
         (r"\s+", " "),
     ]:
