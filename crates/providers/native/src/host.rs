@@ -11,6 +11,7 @@ use stead_domain::ports::ProviderError;
 use stead_egress::{Egress, Host as EgressHost, Policy, PortRule};
 use stead_outbound::Dialer;
 use stead_sandbox::cgroup::CgroupManager;
+use stead_sandbox::features;
 
 use crate::config::{NativeConfig, UIDS_PER_SLOT};
 use crate::fault::{cgroup_failed, failed, lost, requires_root};
@@ -54,6 +55,12 @@ impl Host {
         let cgroups = CgroupManager::detect(&config.cgroup_prefix).map_err(cgroup_failed)?;
         for note in cgroups.notes() {
             tracing::warn!(note, "control groups");
+        }
+        let features = features::probe(&config.launcher, &cgroups, &config.data)
+            .map_err(failed("find out what this machine enforces, with", &config.launcher))?;
+        if let Some(obstacle) = features.obstacle() {
+            let message = format!("this machine lacks {}: {}", obstacle.name, obstacle.explanation);
+            return Err(ProviderError::permanent("native_feature_missing", message));
         }
         let program = program::seal(&config.runtime)?;
         Ok(Self { run, slots, registries, cgroups, program, egress: Egress::new(dialer), config })

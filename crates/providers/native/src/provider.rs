@@ -56,6 +56,7 @@ impl NativeProvider {
         while let Some(end) = ends.join_next().await {
             outcome = outcome.and(end.unwrap_or_else(|error| Err(lost(error))));
         }
+        self.sessions.host.cgroups.retire();
         outcome
     }
 

@@ -129,6 +129,16 @@ impl CgroupManager {
         self.directories(name).iter().try_for_each(|directory| kill::remove_directory(directory, PATIENCE))
     }
 
+    /// Removes the directories that hold our groups, where they are empty: the service stops. Groups can be made again after
+    /// this only by another manager.
+    pub fn retire(&self) {
+        let directories: BTreeSet<&PathBuf> = self.legacy.values().chain(&self.unified).collect();
+        for directory in directories {
+            // One that still holds a group is found again by the next start.
+            let _ = fs::remove_dir(directory);
+        }
+    }
+
     /// What the group has used.
     ///
     /// # Errors
