@@ -79,7 +79,9 @@ impl Api {
             self.address, self.key
         );
         for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
+            for part in [name, ": ", value, "\r\n"] {
+                request.push_str(part);
+            }
         }
         let mut bytes = match framing {
             Framing::Length => format!("{request}Content-Length: {}\r\n\r\n", body.len()).into_bytes(),

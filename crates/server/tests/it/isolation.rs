@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::objects::{processes, said, text};
+use crate::objects::{processes, said, text, wait_for_file};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -26,7 +26,7 @@ fn a_session_sees_neither_another_one_nor_the_server_nor_the_host() {
     let harness = api.harness();
     let victim =
         api.begin(&harness, "mkdir -p d; echo victim-secret > d/only-victims; exec -a victims-process sleep 300");
-    api.wait_for_file(&server, "d/only-victims");
+    wait_for_file(&server, "d/only-victims");
     let pid = processes(&server)
         .into_iter()
         .find_map(|line| line.contains("victims-process").then(|| line.split(['/', ' ']).nth(2).unwrap().to_owned()));

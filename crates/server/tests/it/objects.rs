@@ -108,15 +108,6 @@ impl Api {
         })
     }
 
-    /// Waits until a running script has left a file in its working directory, found by its unusual name on the host.
-    pub(crate) fn wait_for_file(&self, server: &TestServer, name: &str) {
-        eventually(name, || {
-            let environments = std::fs::read_dir(server.data().join("environments")).unwrap().flatten();
-            let mut found = environments.map(|entry| entry.path().join("work").join(name));
-            found.find(|path| path.exists()).map(|_| ()).ok_or_else(|| "no such file".to_owned())
-        });
-    }
-
     /// Deletes every session.
     pub(crate) fn delete_sessions(&self) {
         for session in self.get("/v1/sessions?limit=100").ok()["sessions"].as_array().unwrap() {
@@ -124,6 +115,15 @@ impl Api {
             assert!((200..300).contains(&deleted.status), "{}", deleted.text());
         }
     }
+}
+
+/// Waits until a running script has left a file in its working directory, found by its unusual name on the host.
+pub(crate) fn wait_for_file(server: &TestServer, name: &str) {
+    eventually(name, || {
+        let environments = std::fs::read_dir(server.data().join("environments")).unwrap().flatten();
+        let mut found = environments.map(|entry| entry.path().join("work").join(name));
+        found.find(|path| path.exists()).map(|_| ()).ok_or_else(|| "no such file".to_owned())
+    });
 }
 
 /// The processes of a server's sandboxes, each with its command.

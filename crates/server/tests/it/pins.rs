@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::objects::{said, text};
+use crate::objects::{said, text, wait_for_file};
 use crate::program::needs_root;
 use crate::server::TestServer;
 use crate::toolchain;
@@ -39,7 +39,7 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
         "input": looping(1), "background": true, "metadata": {"harness_id": harness, "environment": project},
     }));
     let begun = begun.ok();
-    api.wait_for_file(&server, "looping-1");
+    wait_for_file(&server, "looping-1");
     // A second client edits, rebuilds and activates back and forth.
     api.put(&project, "marker", "two");
     api.put(&project, "lib/new.py", "y = 2\n");
@@ -76,7 +76,7 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
         "input": looping(2), "background": true, "previous_response_id": kept["id"], "metadata": {"stead_version": 1},
     }));
     let back = back.ok();
-    api.wait_for_file(&server, "looping-2");
+    wait_for_file(&server, "looping-2");
     // The project is deleted under the turn: it reads on.
     api.delete(&format!("/v1/environments/{project}")).ok();
     assert_eq!(api.get(&format!("/v1/environments/{project}")).status, 404);

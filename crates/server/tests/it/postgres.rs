@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::api::Api;
-use crate::objects::{leaves_nothing, said, text};
+use crate::objects::{leaves_nothing, said, text, wait_for_file};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -30,7 +30,7 @@ fn the_whole_job_on_postgresql() {
     let begun = api
         .ask(&json!({"input": "touch begun; sleep 300", "background": true, "previous_response_id": first["id"]}))
         .ok();
-    api.wait_for_file(&server, "begun");
+    wait_for_file(&server, "begun");
     server.kill();
     server.start_again();
     let api = Api::of(&server);

@@ -321,18 +321,18 @@ fn builds_in_the_way_and_versions_that_are_not_change_nothing() {
 fn a_store_that_is_away_is_said_and_comes_back_with_everything() {
     needs_root!();
     let server = start();
-    let scene = Scene::new(Api::of(&server), "away");
+    let mut scene = Scene::new(Api::of(&server), "away");
     for directory in ["blobs", "spool"] {
         let (place, away) = (server.data().join(directory), server.data().join("away"));
         std::fs::rename(&place, &away).unwrap();
         std::fs::write(&place, "not a directory").unwrap();
-        let mut zip = tar::Builder::new(Vec::new());
+        let mut tar = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
         header.set_size(3);
         header.set_mode(0o644);
         header.set_cksum();
-        zip.append_data(&mut header, "run.py", &b"new"[..]).unwrap();
-        let archive = zip.into_inner().unwrap();
+        tar.append_data(&mut header, "run.py", &b"new"[..]).unwrap();
+        let archive = tar.into_inner().unwrap();
         let mut answers = vec![
             ("PUT", scene.api.send("PUT", &scene.path("/files/run.py"), &[], b"changed")),
             ("import", scene.api.send("POST", &scene.path("/import?replace=1"), &[], &archive)),
@@ -350,11 +350,11 @@ fn a_store_that_is_away_is_said_and_comes_back_with_everything() {
         }
         scene.api.put(&scene.id, "run.py", "print(1)\n");
         assert_eq!(scene.api.get(&scene.path("/files/run.py")).body, b"print(1)\n");
+        // The time of writing is all that has changed.
         let written = Source::of(&scene.api, &scene.id);
         assert_eq!(written.files, scene.before.files);
+        scene.before = written;
         scene.api.build(&scene.id);
-        // The time of writing is all that has changed.
-        let scene = Scene { before: written, api: scene.api.clone(), id: scene.id.clone() };
         scene.send("GET", "/files/missing", b"", (404, "file_not_found", Some("path")));
     }
 }
