@@ -22,7 +22,7 @@ pub(crate) struct Failure {
     /// The HTTP status of the answer, when there was one.
     answered: Option<u16>,
     /// The facts that the answer gave.
-    detail: Option<Value>,
+    detail: Option<Box<Value>>,
     /// The session that a failed `stead run` left.
     session: Option<String>,
 }
@@ -71,11 +71,11 @@ impl Failure {
                 let mut message = words::sentence(&error.code, &printable(&error.message));
                 // What else a parameter names are fields of requests, which people did not write.
                 if let Some(param) = error.param.filter(|_| error.code == "invalid_input") {
-                    message.push_str(&format!(" (`{}`)", printable(&param)));
+                    message = format!("{message} (`{}`)", printable(&param));
                 }
                 let mut failure = Self::new(message).coded(&error.code);
                 failure.hint = words::hint(&error.code).map(str::to_owned).or(error.hint);
-                failure.detail = error.detail;
+                failure.detail = error.detail.map(Box::new);
                 failure
             }
             Err(_) => Self::new(format!("the server answered {status} without saying why"))
@@ -161,7 +161,7 @@ impl Failure {
             ("hint", self.hint.clone().map(Value::from)),
             ("http_status", self.answered.map(Value::from)),
             ("session", self.session.clone().map(Value::from)),
-            ("detail", self.detail.clone()),
+            ("detail", self.detail.as_deref().cloned()),
         ];
         for (name, value) in members {
             if let Some(value) = value {

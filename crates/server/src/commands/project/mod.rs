@@ -165,6 +165,7 @@ pub(crate) async fn find(context: &Context, wanted: &str) -> Result<Environment,
     match named.as_slice() {
         [project] => Ok((*project).clone()),
         [] => Err(Failure::new(format!("there is no project `{}`", printable(wanted)))
+            .coded("project_not_found")
             .hint("`stead project list` shows what there is, `stead project create NAME` makes one")),
         several => {
             let slugs: Vec<&str> = several.iter().map(|project| project.slug.as_str()).collect();

@@ -1,5 +1,6 @@
 //! `stead session list`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -32,7 +33,7 @@ pub(super) async fn list(context: &Context, limit: usize) -> Result<(), Failure>
         shown.extend(answer.value.sessions);
         cursor = answer.value.next_cursor;
     }
-    let slugs = if context.console.json { Default::default() } else { slugs(context).await };
+    let slugs = if context.console.json { BTreeMap::new() } else { slugs(context).await };
     context.console.show(&json!({ "sessions": raw, "more": cursor.is_some() }), || {
         let row = |session: &SessionItem| {
             let project = session.environment.clone().filter(|id| !id.is_empty());

@@ -170,7 +170,7 @@ mod tests {
             started_at: Some(1),
             finished_at: Some(2),
         };
-        let said = (0..20).map(|line| format!("line\t{line}\n")).collect::<String>();
+        let said = (0..20).map(|line| format!("line\t{line}")).collect::<Vec<_>>().join("\n");
         let shown = Shown { input: "x".repeat(500), turn, head: Some(said.into_bytes()) };
         let text = described(&session, &[shown], &BTreeMap::from([("henv_1".to_owned(), "demo".to_owned())]));
         for part in [
