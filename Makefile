@@ -4,6 +4,7 @@
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --locked --workspace --no-deps --document-private-items
 	cargo deny --log-level error check bans licenses sources
 
 # Prints each figure beside its yardstick, measured in the same run, with the load average. BENCH='--only NAME' picks one.

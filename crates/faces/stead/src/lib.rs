@@ -4,7 +4,7 @@
 //! status of a turn. The command line uses it beside UHP. It holds no logic: a handler authenticates, checks the key's
 //! verb, decodes, calls one use case of the engine and converts.
 //!
-//! Entry points: [`router`], and [`wire`] for a client, which names no web framework.
+//! Entry points: [`router()`], and [`wire`] for a client, which names no web framework.
 #![warn(missing_docs)]
 
 mod auth;

@@ -1,7 +1,7 @@
 //! What this host can enforce, for `stead doctor` and for refusing to start where policy demands more.
 //!
 //! Kernel features are tried, not deduced from a version or a setting, and they are tried by the
-//! launcher started as [`PROBE_ARGUMENT`], because some of the calls are not for a threaded process.
+//! launcher started as `PROBE_ARGUMENT`, because some of the calls are not for a threaded process.
 //! Probing changes nothing on the host.
 
 mod kernel;

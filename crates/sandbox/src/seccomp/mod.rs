@@ -1,4 +1,4 @@
-//! The system call filter: an allow-list ([`table`]) compiled to BPF.
+//! The system call filter: an allow-list (`table`) compiled to BPF.
 //!
 //! Answers, in the order in which they are decided: a foreign architecture kills the process; the x32
 //! range is refused with `EPERM`; `clone3` says `ENOSYS`, so that the C library falls back to `clone`,
@@ -7,7 +7,7 @@
 //! everything else says `EPERM`.
 //!
 //! The kernel runs a new filter once for every call number there is, so its length is paid at every
-//! start: the table is compiled to ranges by [`ranges`], and only the rules are left to `seccompiler`.
+//! start: the table is compiled to ranges by `ranges`, and only the rules are left to `seccompiler`.
 
 mod ranges;
 mod rules;

@@ -14,7 +14,7 @@ use super::ids;
 /// A task as a client asks for it. Unknown fields are ignored, and named in the answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CreateResponse {
-    /// The work: a text, or items. [`input::read`](crate::input::read) makes sense of it.
+    /// The work: a text, or items. `input::read` makes sense of it.
     pub input: Value,
     /// A model by name.
     #[serde(default)]
