@@ -236,3 +236,29 @@ fn a_kill_and_a_stop_keep_what_a_running_turn_has_said() {
         leaves_nothing(&server, &api);
     }
 }
+
+#[test]
+fn a_stop_interrupts_a_build_and_leaves_nothing_of_it() {
+    needs_root!();
+    let mut server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    // A script that stands still does not hear that it shall end.
+    let project = api.environment("still", &[("setup.sh", "echo begun; kill -STOP $$\n")]);
+    let version = api.begin_build(&project);
+    let path = format!("/v1/environments/{project}/builds/{version}");
+    eventually("the script to begin", || {
+        let record = api.get(&path).ok();
+        if text(&record["log"]).contains("begun") { Ok(()) } else { Err(record.to_string()) }
+    });
+    let (status, took) = server.terminate();
+    assert_eq!(status, Some(0));
+    assert!(took < Duration::from_secs(15), "the stop took {took:?}");
+    assert_eq!(belongings(&server), Vec::<String>::new());
+    server.start_again();
+    let api = Api::of(&server);
+    let record = api.get(&path).ok();
+    assert_eq!(record["status"], "failed");
+    assert!(text(&record["error"]).starts_with("interrupted"), "{record}");
+    api.put(&project, "setup.sh", "true\n");
+    assert_eq!(api.build(&project)["status"], "ready");
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::objects::{said, text, wait_for_file};
+use crate::objects::{eventually, names, said, text, wait_for_file};
 use crate::program::needs_root;
 use crate::server::TestServer;
 use crate::toolchain;
@@ -90,6 +90,13 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
     let read: Vec<&Value> =
         turns["turns"].as_array().unwrap().iter().map(|turn| &turn["environment_version"]).collect();
     assert_eq!(read, [&json!(1), &json!(1), &json!(2), &json!(2), &json!(1)]);
+    // Nothing reads the deleted project any more, so its versions go.
+    eventually("the versions of a deleted project to go", || {
+        let workspaces = names(&server, "projects").into_iter();
+        let left: Vec<String> =
+            workspaces.flat_map(|workspace| names(&server, &format!("projects/{workspace}"))).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    });
 }
 
 /// Lets a looping turn end.
