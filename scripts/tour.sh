@@ -5,8 +5,18 @@
 # stands for anything.
 set -eu -o pipefail
 readme=$(cd "$(dirname "$0")/.." && pwd)/README.md
+if stead project show hello > /dev/null 2>&1; then
+    echo "there is a project \`hello\` already, which the tour makes; STEAD_DATA names a data directory without it" >&2
+    exit 1
+fi
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+# What the tour made goes, so that it can be taken again.
+clean() {
+    rm -rf "$scratch"
+    [ -z "${HARNESS:-}" ] || curl -s -o /dev/null -X DELETE "$STEAD_URL/v1/harnesses/$HARNESS" -H "Authorization: Bearer $STEAD_KEY" || true
+    stead project delete hello > /dev/null 2>&1 || true
+}
+trap clean EXIT
 mkdir "$scratch/tour" "$scratch/work"
 # Each command into a file of its own, the lines below it into another.
 awk -v into="$scratch/tour" '
