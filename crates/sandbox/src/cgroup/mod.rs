@@ -58,10 +58,15 @@ impl Cgroup {
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
     }
 
-    /// Files to which a pid is written to move it in.
-    pub(crate) fn membership_files(&self, already_in_unified: bool) -> Vec<PathBuf> {
-        let unified = self.unified.iter().filter(|_| !already_in_unified);
-        unified.chain(&self.legacy).map(|directory| directory.join("cgroup.procs")).collect()
+    /// The file to which a pid is written to move it into the version 2 group.
+    pub(crate) fn unified_membership(&self) -> Option<PathBuf> {
+        self.unified.as_ref().map(|directory| directory.join("cgroup.procs"))
+    }
+
+    /// Files to which a process of one thread writes `0` to move itself into the version 1 groups. Moving any other process, or
+    /// oneself through `cgroup.procs`, takes a lock of the whole machine's, for which the kernel waits about 10 ms.
+    pub(crate) fn legacy_memberships(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.legacy.iter().map(|directory| directory.join("tasks"))
     }
 }
 

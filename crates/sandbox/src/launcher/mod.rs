@@ -70,6 +70,9 @@ fn launch(channel: &Channel, received: Received) -> Result<(), Failure> {
     let listener = plan.listen.as_deref().map(outside::listen).transpose()?;
     let sources = sources::open(plan)?;
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Clone, "pipe")?;
+    if let Some(cgroup) = &plan.cgroup {
+        outside::join(cgroup)?;
+    }
     let unified = plan.cgroup.as_ref().and_then(Cgroup::open_unified);
     let cloned = clone_into_namespaces(NAMESPACES, true, unified.as_ref().map(std::os::fd::AsFd::as_fd))
         .at(Step::Clone, "namespaces")?;

@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::cgroup::Cgroup;
 use crate::message::{AtStep, Failure, Step, refuse};
 use crate::plan::SandboxPlan;
 
@@ -48,7 +49,12 @@ pub(super) fn listen(path: &Path) -> Result<OwnedFd, Failure> {
     Ok(socket)
 }
 
-/// Maps ids and joins control groups for the process inside, telling it of each.
+/// Moves the launcher itself into the version 1 groups, so that what it clones is born in them.
+pub(super) fn join(cgroup: &Cgroup) -> Result<(), Failure> {
+    cgroup.legacy_memberships().try_for_each(|file| write(Step::Cgroup, &file.to_string_lossy(), b"0"))
+}
+
+/// Maps ids and joins the version 2 group for the process inside, where it was not born in it, telling it of each.
 pub(super) fn serve(plan: &SandboxPlan, pid: i32, in_cgroup: bool, tell: &OwnedFd) -> Result<(), Failure> {
     let map = format!("0 {} {}\n", plan.root_uid_base, plan.uid_count);
     write(Step::IdMap, &format!("/proc/{pid}/setgroups"), b"deny")?;
@@ -58,10 +64,9 @@ pub(super) fn serve(plan: &SandboxPlan, pid: i32, in_cgroup: bool, tell: &OwnedF
 
     // A likelihood, not a bound: without it the kernel chooses by size alone.
     let _ = write(Step::Limits, &format!("/proc/{pid}/oom_score_adj"), OUT_OF_MEMORY_SCORE);
-    if let Some(cgroup) = &plan.cgroup {
-        for file in cgroup.membership_files(in_cgroup) {
-            write(Step::Cgroup, &file.to_string_lossy(), pid.to_string().as_bytes())?;
-        }
+    let unified = plan.cgroup.as_ref().and_then(Cgroup::unified_membership).filter(|_| !in_cgroup);
+    if let Some(file) = unified {
+        write(Step::Cgroup, &file.to_string_lossy(), pid.to_string().as_bytes())?;
     }
     rustix::io::write(tell, &[GROUPS_JOINED]).at(Step::Cgroup, "telling the sandbox")?;
     Ok(())
