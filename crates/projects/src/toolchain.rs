@@ -71,20 +71,28 @@ pub struct UvCandidate {
 impl Toolchain {
     /// Looks at the host, once at start: runs `--version` of each tool. A tool that is missing or does not answer is absent.
     pub fn detect(uv: &[UvCandidate]) -> Self {
-        let python = ask(PYTHON, &["-I", "-c", "import platform; print(platform.python_version())"]).map(|version| {
-            let pip = ask(PYTHON, &["-I", "-c", "import ensurepip, venv; print(ensurepip.version())"]);
-            Python { version, pip }
-        });
-        let node = ask(NODE, &["--version"]).map(|version| Node {
-            version: version.trim_start_matches('v').to_owned(),
-            npm: ask(NODE, &[NPM, "--version"]),
-        });
-        let uv = uv.iter().find_map(|candidate| {
-            let said = ask(candidate.host.as_os_str(), &["--version"])?;
-            let version = said.split_whitespace().nth(1).unwrap_or(&said).to_owned();
-            Some(Uv { program: candidate.inside.clone(), version })
-        });
-        Self { architecture: std::env::consts::ARCH.to_owned(), libc: libc_version(), python, node, uv }
+        // Side by side: each tool takes a moment to say anything, and a server that starts has nothing else to wait for.
+        std::thread::scope(|scope| {
+            let python =
+                scope.spawn(|| ask(PYTHON, &["-I", "-c", "import platform; print(platform.python_version())"]));
+            let pip = scope.spawn(|| ask(PYTHON, &["-I", "-c", "import ensurepip, venv; print(ensurepip.version())"]));
+            let node = scope.spawn(|| ask(NODE, &["--version"]));
+            let uv = scope.spawn(|| {
+                uv.iter().find_map(|candidate| {
+                    let said = ask(candidate.host.as_os_str(), &["--version"])?;
+                    let version = said.split_whitespace().nth(1).unwrap_or(&said).to_owned();
+                    Some(Uv { program: candidate.inside.clone(), version })
+                })
+            });
+            let npm = npm_version();
+            let libc = libc_version();
+            // A thread that panicked says as much as a tool that is missing.
+            let pip = pip.join().ok().flatten();
+            let python = python.join().ok().flatten().map(|version| Python { version, pip });
+            let node = node.join().ok().flatten();
+            let node = node.map(|version| Node { version: version.trim_start_matches('v').to_owned(), npm });
+            Self { architecture: std::env::consts::ARCH.to_owned(), libc, python, node, uv: uv.join().ok().flatten() }
+        })
     }
 
     /// The base that versions built here record.
@@ -126,6 +134,17 @@ fn ask(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Option<Strin
         .ok()?;
     let said = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !said.is_empty()).then_some(said)
+}
+
+/// What npm says of itself in the package that it is; asking it takes a third of a second.
+fn npm_version() -> Option<String> {
+    let package = Path::new(NPM).canonicalize().ok()?.parent()?.parent()?.join("package.json");
+    let parsed: Option<serde_json::Value> =
+        std::fs::read(package).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    match parsed.as_ref().filter(|package| package["name"] == "npm").and_then(|package| package["version"].as_str()) {
+        Some(version) => Some(version.to_owned()),
+        None => ask(NODE, &[NPM, "--version"]),
+    }
 }
 
 fn libc_version() -> String {
