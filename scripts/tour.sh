@@ -55,11 +55,18 @@ def alike(line):
         line = re.sub(pattern, word, line)
     return line.strip()
 
-output = iter([alike(line) for line in open(sys.argv[2], encoding="utf-8")])
+output = [alike(line) for line in open(sys.argv[2], encoding="utf-8")]
+# A tour taken before has left the layer that this one would install.
+reused = any(": nothing to install," in line for line in output)
+installing = False
+rest = iter(output)
 for line in open(sys.argv[1], encoding="utf-8"):
     if line.strip() in ("", "…"):
         continue
-    if alike(line) not in output:
+    installing = line.rstrip().endswith(": installing") or installing and not line.startswith("version ")
+    if reused and installing:
+        continue
+    if alike(line) not in rest:
         sys.exit("the README shows a line here that did not come: " + line.strip())
 PYTHON
     count=$((count + 1))
