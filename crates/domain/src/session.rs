@@ -46,7 +46,7 @@ pub struct Session {
     pub harness: Harness,
     /// What it is about: the beginning of its first input.
     pub title: String,
-    /// The project its latest turn reads.
+    /// The project that its turns read, as far as they read one: the latest.
     pub project_id: Option<ProjectId>,
     /// The turn that is not ended.
     pub active_turn: Option<TurnId>,
@@ -125,7 +125,7 @@ impl Session {
         self.active_turn = Some(new.id);
         self.latest_turn = Some(new.id);
         self.latest_state = TurnState::Queued;
-        self.project_id = new.reads.map(|pin| pin.project_id);
+        self.project_id = new.reads.map(|pin| pin.project_id).or(self.project_id);
         self.updated_at = at;
         Ok(Turn {
             id: new.id,

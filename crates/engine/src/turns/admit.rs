@@ -226,7 +226,9 @@ impl Engine {
         agent: &Agent,
         continued: Option<&Continued>,
     ) -> Result<Option<(Project, Build)>> {
-        let Some(id) = request.project.or(agent.project_id) else {
+        // The turn's own word, the agent's default, and where neither says anything, what the conversation has read so far.
+        let so_far = continued.and_then(|continued| continued.session.project_id);
+        let Some(id) = request.project.or(agent.project_id).or(so_far) else {
             return match request.version {
                 None => Ok(None),
                 Some(_) => Err(Error::invalid("turn.version", "the turn reads no project")),
