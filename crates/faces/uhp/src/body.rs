@@ -65,6 +65,10 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         }
     })?;
     reader.end().map_err(|_| Error::new(Code::InvalidInput, "the body is not JSON: something follows its value"))?;
+    // The reader of a struct takes a list of its fields as well, which no client means.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::new(Code::InvalidInput, "the body must be a JSON object"));
+    }
     Ok(value)
 }
 
@@ -125,6 +129,7 @@ mod tests {
             (r#"{"name":"a""#, None),
             (r#"{"name":"a"} x"#, None),
             ("[]x", None),
+            (r#"["a"]"#, None),
             ("", None),
             (deep.as_str(), None),
         ] {
