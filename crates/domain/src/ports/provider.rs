@@ -136,7 +136,8 @@ pub trait Provider: Send + Sync {
     /// What is true now.
     fn inspect(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>>;
 
-    /// The limit that ended something in a running environment, with a sentence: `limit_disk`, for example.
+    /// The limit that ended something in a running environment since this was last asked, with a sentence: `limit_memory` or
+    /// `limit_disk`, for example. Who wants to know it of one turn asks at the end of each.
     fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError>;
 
     /// The runtime of a running environment, dialled anew or shared.

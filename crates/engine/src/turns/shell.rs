@@ -279,8 +279,10 @@ impl Engine {
                     changes = changes.fact(artifact);
                 }
                 let state = judge(exit, &mut outcome);
-                let ended = exit.reason == ExitReason::Killed || exit.signal == Some(SIGKILL);
-                if let (TurnState::Failed, true, Some(limit)) = (state, ended, self.provider.exceeded(environment)) {
+                // A shell says of a program that a signal ended: 128 and the signal.
+                let killed = exit.signal == Some(SIGKILL) || exit.code == Some(128 + SIGKILL);
+                let ended = exit.reason == ExitReason::Killed || killed;
+                if let (Some(limit), TurnState::Failed, true) = (self.provider.exceeded(environment), state, ended) {
                     outcome.failure = Some(TurnFailure { kind: TurnFailureKind::Limit, message: limit.message });
                 }
                 state
@@ -316,11 +318,6 @@ fn judge(exit: ExecExit, outcome: &mut TurnOutcome) -> TurnState {
         (ExitReason::Exited, Some(0), None) => TurnState::Completed,
         (ExitReason::Exited, code, signal) => {
             let message = match (code, signal) {
-                (_, Some(SIGKILL)) => {
-                    "the script was ended by signal 9; that is also what happens to a program that takes more memory than \
-                     its environment has"
-                        .to_owned()
-                }
                 (_, Some(signal)) => format!("the script was ended by signal {signal}"),
                 (Some(code), None) => format!("the script ended with exit status {code}"),
                 (None, None) => "the script ended without a status".to_owned(),

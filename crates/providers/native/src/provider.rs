@@ -119,9 +119,9 @@ impl Provider for NativeProvider {
         Box::pin(Arc::clone(&self.sessions).inspect(environment))
     }
 
-    /// `limit_disk`, which is measured from time to time.
+    /// `limit_memory`, which the kernel counts, or `limit_disk`, which is measured from time to time.
     fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError> {
-        self.sessions.live(environment)?.exceeded()
+        self.sessions.live(environment)?.exceeded_lately()
     }
 
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {

@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub(crate) struct Sandbox {
     pub(crate) state: watch::Receiver<State>,
     /// The first limit that ended something.
     exceeded: Mutex<Option<ProviderError>>,
+    /// Processes ended for want of memory, as far as somebody was told of them.
+    told_kills: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -142,6 +145,7 @@ impl Sandbox {
             link: tokio::sync::Mutex::default(),
             state,
             exceeded: Mutex::new(None),
+            told_kills: AtomicU64::new(0),
         }))
     }
 
@@ -231,6 +235,16 @@ impl Sandbox {
     /// The first limit that was noted.
     pub(crate) fn exceeded(&self) -> Option<ProviderError> {
         self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The limit that ended something in it since this was last asked. Reads a few numbers of the kernel's.
+    pub(crate) fn exceeded_lately(&self) -> Option<ProviderError> {
+        let kills = self.stats().out_of_memory_kills.unwrap_or(0);
+        if kills > self.told_kills.swap(kills, Ordering::SeqCst) {
+            let message = "a process used more memory than the environment has, and was ended";
+            return Some(ProviderError::permanent("limit_memory", message));
+        }
+        self.exceeded()
     }
 
     /// What the control group counted so far. Blocking.

@@ -309,3 +309,23 @@ fn a_stream_tells_everything_in_order_and_its_reader_may_leave() {
     drop(waiting);
     wait_for_file(&server, "left-alone");
 }
+
+#[test]
+fn a_task_that_takes_too_much_memory_is_told_so() {
+    needs_root!();
+    let server = TestServer::start(&[("native.memory", "96MiB")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    for script in ["exec python3 -c 'bytearray(900_000_000)'", "python3 -c 'bytearray(900_000_000)'; exit $?"] {
+        let ended = api.run(&harness, script);
+        let error = &ended["error"];
+        assert_eq!(
+            (&ended["status"], &error["detail"]["stead_reason"]),
+            (&json!("failed"), &json!("limit")),
+            "{ended}"
+        );
+        assert!(text(&error["message"]).contains("memory"), "{ended}");
+    }
+    let other = api.run(&harness, "kill -KILL $$");
+    assert_eq!(other["error"]["detail"]["stead_reason"], "harness", "{other}");
+}

@@ -162,6 +162,22 @@ async fn too_much_on_disk_ends_the_processes_and_keeps_the_files() {
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
 }
 
+#[tokio::test]
+async fn a_kill_for_want_of_memory_is_told_once() {
+    needs_root!();
+    let mut fixture = Fixture::new();
+    fixture.config.limits.memory_bytes = 64 << 20;
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let ran = run(&*runtime, "/usr/bin/python3 -c 'bytearray(500_000_000)'").await;
+    assert_ne!(ran.exit.code, Some(0), "{ran:?}");
+    assert_eq!(provider.exceeded(environment).map(|limit| limit.code).as_deref(), Some("limit_memory"));
+    assert!(provider.exceeded(environment).is_none());
+    assert_eq!(run(&*runtime, "echo on").await.stdout, "on\n");
+}
+
 /// A file without a name is in no directory, and still on the disk.
 #[tokio::test]
 async fn files_that_were_removed_while_open_count() {
