@@ -48,8 +48,23 @@ pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, l
     parse(&bytes(headers, body, limit).await?)
 }
 
-/// Reads JSON. A refusal names the field; a known field that is there twice is refused, nesting is bounded by the parser.
+/// Reads a JSON body of any kind, for a route that has a refusal of its own for what is no object.
+pub(crate) async fn value(headers: &HeaderMap, body: Body, limit: u64) -> Result<serde_json::Value> {
+    read(&bytes(headers, body, limit).await?)
+}
+
+/// Reads a JSON object.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let value = read(bytes)?;
+    // The reader of a struct takes a list of its fields as well, which no client means.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::new(Code::InvalidInput, "the body must be a JSON object"));
+    }
+    Ok(value)
+}
+
+/// Reads JSON. A refusal names the field; a known field that is there twice is refused, nesting is bounded by the parser.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = dotted(&error.path().to_string());
@@ -65,10 +80,6 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         }
     })?;
     reader.end().map_err(|_| Error::new(Code::InvalidInput, "the body is not JSON: something follows its value"))?;
-    // The reader of a struct takes a list of its fields as well, which no client means.
-    if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Error::new(Code::InvalidInput, "the body must be a JSON object"));
-    }
     Ok(value)
 }
 

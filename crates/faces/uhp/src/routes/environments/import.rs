@@ -32,7 +32,7 @@ pub(super) async fn import(
 ) -> Answer {
     let replace = query.flag("replace")?.unwrap_or(false);
     if is_json(&headers) {
-        let value: Value = body::json(&headers, body, body::SMALL).await?;
+        let value: Value = body::value(&headers, body, body::SMALL).await?;
         let id = ids::parse_environment(&names.first)?;
         state.engine.project_get(&caller, id).await?;
         let read = serde_json::from_value::<ImportWrite>(value);
