@@ -78,3 +78,19 @@ pub struct Agent {
     /// Row version for optimistic concurrency.
     pub row_version: i64,
 }
+
+impl Agent {
+    /// What is configured and has no effect with this harness, by field: a shell runs what it is given, without guidance, tools or
+    /// steps. Each turn says so, since nothing may be dropped in silence.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let Harness::Shell = self.harness;
+        [
+            ("agent.instructions", !self.instructions.is_empty()),
+            ("agent.disabled_tools", !self.disabled_tools.is_empty()),
+            ("agent.max_step", self.max_step.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(field, configured)| configured.then_some(field))
+        .collect()
+    }
+}

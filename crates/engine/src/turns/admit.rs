@@ -146,7 +146,13 @@ impl Engine {
             previous: request.previous,
             reads: pin,
             time_limit: request.time_limit,
-            ignored_fields: request.ignored_fields.clone(),
+            ignored_fields: request
+                .ignored_fields
+                .iter()
+                .map(String::as_str)
+                .chain(agent.without_effect())
+                .map(str::to_owned)
+                .collect(),
             requested_model: request.model.clone().or_else(|| agent.default_model.clone()),
             store: request.store,
         };

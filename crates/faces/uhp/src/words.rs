@@ -12,7 +12,7 @@ const NOUNS: [(&str, &str); 6] = [
 ];
 
 /// The core's fields, and the request fields that they come from.
-const FIELDS: [(&str, &str); 7] = [
+const FIELDS: [(&str, &str); 9] = [
     ("turn.agent", "metadata.harness_id"),
     ("turn.previous", "previous_response_id"),
     ("turn.project", "metadata.environment"),
@@ -20,6 +20,8 @@ const FIELDS: [(&str, &str); 7] = [
     ("agent.harness", "base"),
     ("agent.instructions", "system_prompt"),
     ("agent.project", "environment"),
+    ("agent.disabled_tools", "disabled_tools"),
+    ("agent.max_step", "max_step"),
 ];
 
 /// A sentence of the core as UHP says it. What stands between backticks is somebody's own words and stays.

@@ -329,3 +329,20 @@ fn a_task_that_takes_too_much_memory_is_told_so() {
     let other = api.run(&harness, "kill -KILL $$");
     assert_eq!(other["error"]["detail"]["stead_reason"], "harness", "{other}");
 }
+
+#[test]
+fn what_a_harness_says_in_vain_is_named_on_each_response() {
+    needs_root!();
+    let server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    let made = api.post(
+        "/v1/harnesses",
+        &json!({"name": "n", "base": "shell", "system_prompt": "be kind", "disabled_tools": ["x"], "max_step": 3}),
+    );
+    let ended = api.run(text(&made.ok()["id"]), "true");
+    let metadata = &ended["metadata"];
+    assert_eq!(metadata["stead_harness_ignored"], json!(["system_prompt", "disabled_tools", "max_step"]), "{ended}");
+    assert_eq!(metadata["ignored_fields"], json!(null), "{ended}");
+    let plain = api.run(&api.harness(), "true");
+    assert_eq!(plain["metadata"]["stead_harness_ignored"], json!(null), "{plain}");
+}

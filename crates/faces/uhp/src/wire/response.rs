@@ -8,6 +8,7 @@ use stead_engine::TurnView;
 use super::error::ErrorObject;
 use super::ids;
 use crate::assemble;
+use crate::words;
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,6 +53,9 @@ struct Metadata {
     model_fallback_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ignored_fields: Vec<String>,
+    /// What is configured on the harness and has no effect with its base.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stead_harness_ignored: Vec<String>,
     /// The exit status of a shell turn's command.
     #[serde(skip_serializing_if = "Option::is_none")]
     stead_exit_status: Option<i32>,
@@ -161,6 +165,9 @@ impl Metadata {
     fn of(turn: &Turn) -> Self {
         let substituted = turn.requested_model.as_ref().filter(|model| *model != turn.harness.model());
         let excess = turn.outcome.excess.iter();
+        // The core names an agent's fields and a request's in one list.
+        let (of_harness, ignored_fields): (Vec<String>, Vec<String>) =
+            turn.ignored_fields.iter().cloned().partition(|field| field.starts_with("agent."));
         Self {
             session_id: turn.session_id.to_string(),
             harness_id: ids::harness(turn.agent_id),
@@ -170,7 +177,8 @@ impl Metadata {
             requested_model: substituted.cloned(),
             model_fallback: substituted.map(|_| true),
             model_fallback_reason: substituted.map(|_| "this harness runs no model"),
-            ignored_fields: turn.ignored_fields.clone(),
+            ignored_fields,
+            stead_harness_ignored: of_harness.iter().map(|field| words::field(field).to_owned()).collect(),
             stead_exit_status: match turn.outcome.exit {
                 Some(ExitStatus::Code(code)) => Some(code),
                 _ => None,
