@@ -16,7 +16,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// How long a claim lasts between renewals.
+    /// How long a claim lasts. Nothing renews one: a machine has one server, which takes its dead predecessor's claims over at its
+    /// start, so the end matters only to servers of other machines.
     pub const LENGTH: Duration = Duration::from_mins(1);
 
     /// A fresh claim.
