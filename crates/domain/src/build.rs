@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::declared::Declared;
 use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
 use crate::ids::{LayerId, ProjectId, WorkspaceId};
@@ -122,25 +123,72 @@ pub enum BuildFailureKind {
     Internal,
 }
 
+/// Which limit ended a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BuildLimit {
+    /// Wall-clock time.
+    Time,
+    /// Memory.
+    Memory,
+    /// What it may write to disk, in bytes or in files.
+    Disk,
+    /// Processes and threads.
+    Processes,
+    /// What its commands may say.
+    Output,
+    /// What the workspace may keep.
+    Quota,
+}
+
+impl BuildLimit {
+    /// Every limit.
+    pub const ALL: [BuildLimit; 6] = [Self::Time, Self::Memory, Self::Disk, Self::Processes, Self::Output, Self::Quota];
+
+    /// The limit as text.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Processes => "processes",
+            Self::Output => "output",
+            Self::Quota => "quota",
+        }
+    }
+}
+
 /// Why a build failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildFailure {
     /// The sort of reason.
     pub kind: BuildFailureKind,
+    /// Which limit, when it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<BuildLimit>,
     /// The reason for people: names the step and its exit status.
     pub message: String,
 }
 
 impl BuildFailure {
+    /// A failure for this reason.
+    pub fn new(kind: BuildFailureKind, message: impl Into<String>) -> Self {
+        Self { kind, limit: None, message: message.into() }
+    }
+
+    /// The failure of a build that a limit ended.
+    pub fn limit(limit: BuildLimit, message: impl Into<String>) -> Self {
+        Self { kind: BuildFailureKind::Limit, limit: Some(limit), message: message.into() }
+    }
+
     /// The failure of a build whose server or host stopped.
     pub fn interrupted() -> Self {
-        let message = "interrupted: the server stopped while the build ran; start it again".to_owned();
-        Self { kind: BuildFailureKind::Interrupted, message }
+        Self::new(BuildFailureKind::Interrupted, "interrupted: the server stopped while the build ran; start it again")
     }
 
     /// The failure of a build that its caller cancelled.
     pub fn cancelled() -> Self {
-        Self { kind: BuildFailureKind::Cancelled, message: "cancelled".to_owned() }
+        Self::new(BuildFailureKind::Cancelled, "cancelled")
     }
 }
 
@@ -226,6 +274,8 @@ pub struct Build {
     pub stage: Stage,
     /// The snapshot of the source it builds: a blob that lists every entry.
     pub snapshot: BlobId,
+    /// What the owner had declared when it was admitted.
+    pub declared: Declared,
     /// Installs everything anew whatever layers exist.
     pub fresh: bool,
     /// The machine it runs on and whose disk holds what it makes.
@@ -306,6 +356,7 @@ pub(crate) mod tests {
             state,
             stage: Stage::Waiting,
             snapshot: BlobId::from_bytes([1; 32]),
+            declared: Declared::default(),
             fresh: false,
             node: "node".into(),
             lease: None,

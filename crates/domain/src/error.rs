@@ -92,6 +92,10 @@ codes! {
     HarnessUnsupported = "harness_unsupported", Invalid;
     /// No model can serve the turn.
     ModelUnavailable = "model_unavailable", Invalid;
+    /// The file is not the one that the caller's precondition names.
+    PreconditionFailed = "precondition_failed", Conflict;
+    /// The workspace keeps as much as it may; `detail.quota`, `detail.max_bytes` and `detail.used_bytes` say of what.
+    QuotaExhausted = "quota_exhausted", TooMany;
     /// More bytes than the limit; `detail.max_bytes` says how many fit.
     FileTooLarge = "file_too_large", TooLarge;
     /// No credential.

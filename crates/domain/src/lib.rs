@@ -13,6 +13,7 @@ pub mod agent;
 pub mod attachment;
 pub mod build;
 pub mod changes;
+pub mod declared;
 pub mod digest;
 pub mod environment;
 pub mod error;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::build::{Build, BuildState, Stage};
+use crate::declared::Declared;
 use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProjectId, WorkspaceId};
@@ -25,6 +26,8 @@ pub struct Project {
     pub description: String,
     /// How to run it, in the owner's words; handed to agents word for word.
     pub entry: String,
+    /// Packages and interpreter that the owner asks for besides the manifests.
+    pub declared: Declared,
     /// The version that the next session reads.
     pub active: Option<u32>,
     /// The newest build, active or not; 0 before the first.
@@ -119,6 +122,7 @@ impl Project {
             state: BuildState::Waiting,
             stage: Stage::Waiting,
             snapshot,
+            declared: self.declared.clone(),
             fresh,
             node: node.to_owned(),
             lease: None,
@@ -171,6 +175,7 @@ mod tests {
             slug: Slug::from_name("Demo").unwrap(),
             description: String::new(),
             entry: String::new(),
+            declared: Declared::default(),
             active,
             latest: 3,
             source: TreeSize::default(),

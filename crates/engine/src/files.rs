@@ -1,10 +1,9 @@
 //! Uploads that come in and artifacts that go out.
 
-use std::fs::File;
-
 use stead_domain::changes::Changes;
 use stead_domain::file::{Artifact, Upload};
 use stead_domain::key::Caller;
+use stead_domain::ports::BlobFile;
 use stead_domain::{BlobId, Code, Error, FileId, Result, SessionId};
 
 use crate::commit::{blobs_failed, store_failed};
@@ -65,8 +64,8 @@ impl Engine {
         self.store.artifacts_of(session).await.map_err(store_failed)
     }
 
-    /// One artifact, open at its start. After its session is deleted it is not found.
-    pub async fn artifact_open(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<(Artifact, File)> {
+    /// One artifact, open. After its session is deleted it is not found.
+    pub async fn artifact_open(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<(Artifact, BlobFile)> {
         self.session_get(caller, session).await.map_err(|_| not_found())?;
         let artifact = self.store.artifact_fetch(caller.workspace_id, id).await.map_err(store_failed)?;
         let artifact = artifact.filter(|artifact| artifact.session_id == session).ok_or_else(not_found)?;
@@ -74,8 +73,8 @@ impl Engine {
         Ok((artifact, file))
     }
 
-    /// The bytes of a blob of the caller's workspace, open at their start.
-    pub async fn blob_open(&self, caller: &Caller, blob: BlobId) -> Result<File> {
+    /// The bytes of a blob of the caller's workspace, open.
+    pub async fn blob_open(&self, caller: &Caller, blob: BlobId) -> Result<BlobFile> {
         self.blobs.open(caller.workspace_id, blob).await.map_err(blobs_failed)
     }
 }

@@ -2,6 +2,7 @@
 
 use stead_domain::build::Build;
 use stead_domain::changes::{Changes, Removal};
+use stead_domain::declared::{Declared, PackageManager};
 use stead_domain::key::Caller;
 use stead_domain::project::{Project, ProjectStatus};
 use stead_domain::source::TreeSize;
@@ -47,6 +48,28 @@ pub struct ProjectText {
     pub description: Option<String>,
     /// How to run it.
     pub entry: Option<String>,
+    /// Packages besides the manifests, a list per manager; a list that is given replaces the one that is there.
+    pub packages: Vec<(PackageManager, Vec<String>)>,
+    /// The minor of the Python interpreter; empty for the default.
+    pub python: Option<String>,
+}
+
+impl ProjectText {
+    /// What is declared, over what was declared before. What does not fit is refused by name.
+    fn declare(&self, mut declared: Declared) -> Result<Declared> {
+        for (manager, specs) in &self.packages {
+            let read = Declared::read(*manager, specs)?;
+            match manager {
+                PackageManager::Pip => declared.pip = read,
+                PackageManager::Npm => declared.npm = read,
+                PackageManager::Apt => declared.apt = read,
+            }
+        }
+        if let Some(python) = &self.python {
+            declared.python = Declared::read_python(python)?;
+        }
+        Ok(declared)
+    }
 }
 
 pub(crate) fn project_not_found() -> Error {
@@ -70,9 +93,11 @@ impl Engine {
 
     /// Makes a project. Its place, `/env/<slug>`, must be free: two projects cannot be in it (UHP Environments §2).
     pub async fn project_create(&self, caller: &Caller, text: ProjectText) -> Result<ProjectView> {
-        let (description, entry) = (text.description.unwrap_or_default(), text.entry.unwrap_or_default());
+        let (description, entry) =
+            (text.description.clone().unwrap_or_default(), text.entry.clone().unwrap_or_default());
         Project::check_texts(&text.name, &description, &entry)?;
         let slug = Slug::from_name(&text.name)?;
+        let declared = text.declare(Declared::default())?;
         let at = self.now();
         let project = Project {
             id: ProjectId::new(self.ids.as_ref()),
@@ -81,6 +106,7 @@ impl Engine {
             slug,
             description,
             entry,
+            declared,
             active: None,
             latest: 0,
             source: TreeSize::default(),
@@ -141,6 +167,7 @@ impl Engine {
                 project.entry.clone_from(entry);
             }
             Project::check_texts(&project.name, &project.description, &project.entry)?;
+            project.declared = text.declare(project.declared)?;
             project.updated_at = self.now();
             Ok((Changes::new().update(project), ()))
         })

@@ -2,10 +2,9 @@
 
 mod import;
 
-use std::fs::File;
-
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
+use stead_domain::ports::BlobFile;
 use stead_domain::project::Project;
 use stead_domain::source::{self, EntryKind, SourceDecision, SourceEntry, TreeSize};
 use stead_domain::{BlobId, Code, Error, ProjectId, Result, SourcePath, Timestamp};
@@ -15,11 +14,11 @@ use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 use crate::spool::{Spooled, too_large};
 
-/// A file of a source, open at its start.
+/// A file of a source, open.
 #[derive(Debug)]
 pub struct OpenFile {
     /// Its bytes.
-    pub file: File,
+    pub file: BlobFile,
     /// Their number.
     pub bytes: u64,
     /// Whether it may be executed.

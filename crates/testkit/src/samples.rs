@@ -3,6 +3,7 @@
 use stead_domain::agent::{Agent, Harness};
 use stead_domain::attachment::{Attachment, Pin};
 use stead_domain::build::{Build, Layer, Package};
+use stead_domain::declared::{Declared, PackageManager};
 use stead_domain::environment::Environment;
 use stead_domain::event::{Event, EventKind};
 use stead_domain::file::{Artifact, Upload};
@@ -88,6 +89,10 @@ impl Samples {
             slug: Slug::from_name(name).expect("tests give projects names with a segment"),
             description: "what it is".into(),
             entry: "python main.py".into(),
+            declared: Declared {
+                pip: Declared::read(PackageManager::Pip, &["six==1.17.0"]).expect("it is a package"),
+                ..Declared::default()
+            },
             active: None,
             latest: 0,
             source: TreeSize { files: 3, bytes: 5000 },

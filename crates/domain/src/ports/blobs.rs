@@ -1,9 +1,9 @@
 //! Content-addressed bytes.
 
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::path::PathBuf;
 
-use super::PortFuture;
+use super::{BlobFile, PortFuture};
 use crate::digest::BlobId;
 use crate::ids::WorkspaceId;
 
@@ -36,10 +36,6 @@ pub struct StoredBlob {
     pub bytes: u64,
 }
 
-/// An open blob, for blocking code.
-pub trait BlobReader: Read + Seek + Send {}
-impl<T: Read + Seek + Send> BlobReader for T {}
-
 /// Content-addressed bytes: identical bytes are kept once per workspace, and never shared between workspaces.
 ///
 /// The methods that end in `_blocking` are for code that already runs on a blocking thread (imports, builds). A put is
@@ -56,13 +52,13 @@ pub trait Blobs: Send + Sync {
     fn adopt_blocking(&self, workspace: WorkspaceId, file: PathBuf) -> Result<StoredBlob, BlobError>;
 
     /// Opens a blob; blocking.
-    fn open_blocking(&self, workspace: WorkspaceId, id: BlobId) -> Result<Box<dyn BlobReader>, BlobError>;
+    fn open_blocking(&self, workspace: WorkspaceId, id: BlobId) -> Result<BlobFile, BlobError>;
 
     /// Reads a whole blob into memory; for small ones.
     fn read(&self, workspace: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<Vec<u8>, BlobError>>;
 
-    /// Opens a blob as a standard file, positioned at its start, for streaming.
-    fn open(&self, workspace: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<std::fs::File, BlobError>>;
+    /// Opens a blob, for streaming.
+    fn open(&self, workspace: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<BlobFile, BlobError>>;
 
     /// Returns once everything put before this call is durable. Calls that overlap share the work.
     fn sync(&self) -> PortFuture<'_, Result<(), BlobError>>;

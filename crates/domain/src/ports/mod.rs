@@ -1,5 +1,6 @@
 //! What the core needs from the outside: the few ports, each implemented by exactly one crate in production.
 
+mod blob_file;
 mod blobs;
 mod clock;
 mod logs;
@@ -10,7 +11,8 @@ mod store;
 use std::future::Future;
 use std::pin::Pin;
 
-pub use blobs::{BlobError, BlobReader, Blobs, StoredBlob};
+pub use blob_file::BlobFile;
+pub use blobs::{BlobError, Blobs, StoredBlob};
 pub use clock::{Clock, IdSource};
 pub use logs::{LogChunk, LogError, LogName, Logs};
 pub use provider::{

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use stead_domain::build::{BuildFailureKind, Layer, Package};
+use stead_domain::build::{BuildFailureKind, BuildLimit, Layer, Package};
 use stead_domain::changes::Changes;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{
     BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
-    Runtime, RuntimeError,
+    ProviderError, Runtime, RuntimeError,
 };
 use stead_domain::{BlobId, LayerId, Result};
 use stead_projects::layout::{Sealed, SourceTree, StepPlace};
@@ -88,7 +88,7 @@ impl Engine {
             (Ok(listed), _) => listed,
             (Err(Stopped::Failed(failure)), Some(limit)) => {
                 let message = format!("{} ({})", failure.message, limit.message);
-                return Err(Stopped::failed(BuildFailureKind::Limit, message));
+                return Err(Stopped::limit(limit_of(&limit), message));
             }
             (Err(stopped), _) => return Err(stopped),
         };
@@ -248,16 +248,25 @@ impl Engine {
     }
 }
 
+/// Which limit a provider says was reached.
+fn limit_of(error: &ProviderError) -> BuildLimit {
+    match error.code.as_str() {
+        "limit_memory" => BuildLimit::Memory,
+        "limit_processes" => BuildLimit::Processes,
+        _ => BuildLimit::Disk,
+    }
+}
+
 /// What a command's end means for the build.
 fn judge(step: &Step, exit: ExecExit, seconds: u64) -> Result<(), Stopped> {
     let name = &step.name;
     match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Exited, Some(0), None) => Ok(()),
         (ExitReason::TimeLimit, ..) => {
-            Err(Stopped::failed(BuildFailureKind::Limit, format!("{name} reached the time limit of {seconds} seconds")))
+            Err(Stopped::limit(BuildLimit::Time, format!("{name} reached the time limit of {seconds} seconds")))
         }
         (ExitReason::OutputLimit, ..) => {
-            Err(Stopped::failed(BuildFailureKind::Limit, format!("{name} said more than the output limit")))
+            Err(Stopped::limit(BuildLimit::Output, format!("{name} said more than the output limit")))
         }
         (_, Some(code), _) => {
             Err(Stopped::failed(BuildFailureKind::Step, format!("{name} failed with exit status {code}")))

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, Layer, Package, Stage, Version};
+use stead_domain::build::{
+    Build, BuildEvent, BuildFailure, BuildFailureKind, BuildLimit, Layer, Package, Stage, Version,
+};
 use stead_domain::changes::Changes;
 use stead_domain::lease::Lease;
 use stead_domain::project::Project;
@@ -35,7 +37,11 @@ impl From<Error> for Stopped {
 
 impl Stopped {
     pub(super) fn failed(kind: BuildFailureKind, message: impl Into<String>) -> Self {
-        Stopped::Failed(BuildFailure { kind, message: message.into() })
+        Stopped::Failed(BuildFailure::new(kind, message))
+    }
+
+    pub(super) fn limit(limit: BuildLimit, message: impl Into<String>) -> Self {
+        Stopped::Failed(BuildFailure::limit(limit, message))
     }
 }
 
@@ -50,7 +56,7 @@ pub(super) fn place_failed(name: &str, error: LayoutError) -> Stopped {
         return Stopped::failed(BuildFailureKind::Step, format!("{name} left what cannot be kept: {error}"));
     }
     if error.is_out_of_space() {
-        return Stopped::failed(BuildFailureKind::Limit, format!("{name}: the server's disk is full"));
+        return Stopped::limit(BuildLimit::Disk, format!("{name}: the server's disk is full"));
     }
     Stopped::Broken(layout_failed(error))
 }
@@ -87,7 +93,7 @@ impl Engine {
             if let Err(error) = engine.work(workspace, project, number, cancel).await {
                 tracing::error!(project.id = %project, build = number, error = %error, cause = ?error.cause, "a build broke");
                 let message = "the server failed to carry the build out; its log says why".to_owned();
-                let failure = BuildFailure { kind: BuildFailureKind::Internal, message };
+                let failure = BuildFailure::new(BuildFailureKind::Internal, message);
                 engine.end_build(project, number, BuildEvent::Failed(failure)).await;
             }
         });

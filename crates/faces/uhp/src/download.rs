@@ -3,12 +3,16 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
 use http::{HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use stead_domain::ports::BlobFile;
 use tokio_util::io::ReaderStream;
 
 /// What RFC 8187 lets stand unescaped.
@@ -65,26 +69,46 @@ fn disposition(kind: &str, name: &str) -> String {
 }
 
 /// The answer that carries a file under its own name.
-pub(crate) fn file(file: File, bytes: u64, path: &str, display: Display) -> Response {
+pub(crate) fn file(blob: BlobFile, path: &str, display: Display) -> Response {
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let media_type = media_type(name);
     let kind = if display == Display::InertInline && is_inert(&media_type) { "inline" } else { "attachment" };
-    body(
-        ReaderStream::with_capacity(tokio::fs::File::from_std(file), BUFFER),
-        bytes,
-        &media_type,
-        &disposition(kind, name),
-    )
+    let bytes = blob.bytes();
+    answer(blob_body(blob), bytes, &media_type, &disposition(kind, name))
+}
+
+/// A blob, or a range of one, as it is read.
+pub(crate) fn blob_body(blob: BlobFile) -> Body {
+    if let Some(bytes) = blob.in_memory() {
+        return Body::from(Bytes::copy_from_slice(bytes));
+    }
+    Body::from_stream(stream::try_unfold((blob, 0), |(blob, offset)| async move {
+        if offset == blob.bytes() {
+            return Ok::<_, io::Error>(None);
+        }
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut buffer = vec![0; BUFFER];
+            let count = blob.read_at(&mut buffer, offset)?;
+            buffer.truncate(count);
+            Ok::<_, io::Error>((buffer, blob))
+        });
+        let (buffer, blob) = reading.await.map_err(io::Error::other)??;
+        if buffer.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a blob ended before its length"));
+        }
+        let offset = offset + buffer.len() as u64;
+        Ok(Some((Bytes::from(buffer), (blob, offset))))
+    }))
 }
 
 /// The answer that carries an archive made for this request.
 pub(crate) fn archive(file: File, bytes: u64, name: &str) -> Response {
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(file), BUFFER);
-    body(stream, bytes, "application/zip", &disposition("attachment", name))
+    answer(Body::from_stream(stream), bytes, "application/zip", &disposition("attachment", name))
 }
 
-fn body(stream: ReaderStream<tokio::fs::File>, bytes: u64, media_type: &str, disposition: &str) -> Response {
-    let mut response = Response::new(Body::from_stream(stream));
+fn answer(body: Body, bytes: u64, media_type: &str, disposition: &str) -> Response {
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -112,10 +136,24 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn a_blob_streams_whole_and_in_ranges_and_a_short_one_fails() {
+        let mut file = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..3 * BUFFER).map(|index| (index % 251) as u8).collect();
+        io::Write::write_all(&mut file, &content).unwrap();
+        let length = content.len() as u64;
+        let collect = |blob| axum::body::to_bytes(blob_body(blob), usize::MAX);
+        let blob = BlobFile::from_file(file.try_clone().unwrap(), 0, length);
+        assert_eq!(collect(blob.range(7..length - 9)).await.unwrap(), content[7..content.len() - 9]);
+        assert_eq!(collect(BlobFile::from_bytes(content.clone()).range(9..12)).await.unwrap(), content[9..12]);
+        assert_eq!(collect(blob).await.unwrap(), content);
+        assert!(collect(BlobFile::from_file(file, 0, length + 1)).await.is_err());
+    }
+
     #[test]
     fn only_inert_text_is_shown_in_place() {
         let kind = |name: &str| {
-            let response = file(tempfile::tempfile().unwrap(), 0, name, Display::InertInline);
+            let response = file(BlobFile::from_bytes(Vec::new()), name, Display::InertInline);
             let text = |name| response.headers().get(name).unwrap().to_str().unwrap().to_owned();
             assert_eq!(text(header::X_CONTENT_TYPE_OPTIONS), "nosniff");
             (text(header::CONTENT_TYPE), text(header::CONTENT_DISPOSITION).starts_with("inline"))

@@ -49,6 +49,8 @@ fn words(code: Code) -> Words {
         Code::ProjectInvalid => (422, INVALID, "environment_invalid"),
         Code::HarnessUnsupported => (422, INVALID, "unsupported_base"),
         Code::ModelUnavailable => (422, INVALID, "model_unavailable"),
+        Code::PreconditionFailed => (412, INVALID, "stead_precondition_failed"),
+        Code::QuotaExhausted => (429, "rate_limit_error", "quota_exhausted"),
         Code::FileTooLarge => (413, INVALID, "file_too_large"),
         Code::CredentialMissing => (401, "authentication_error", "missing_credential"),
         Code::CredentialInvalid => (401, "authentication_error", "invalid_credential"),

@@ -55,6 +55,6 @@ impl PlanError {
             message.push_str(&error.to_string());
             cause = error.source();
         }
-        BuildFailure { kind, message }
+        BuildFailure::new(kind, message)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stead_domain::agent::Harness;
 use stead_domain::attachment::Pin;
 use stead_domain::build::{BuildFailure, BuildState, Package, Stage, Version};
+use stead_domain::declared::Declared;
 use stead_domain::environment::{EnvironmentFailure, EnvironmentState};
 use stead_domain::key::{SecretDigest, Verb};
 use stead_domain::network::NetworkPolicy;
@@ -114,6 +115,7 @@ macro_rules! json_columns {
 
 json_columns!(
     BuildFailure,
+    Declared,
     EnvironmentFailure,
     TurnInput,
     TurnOutcome,

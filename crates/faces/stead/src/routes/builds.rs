@@ -80,8 +80,13 @@ fn shown(build: &Build) -> wire::Build {
         started_at: build.started_at.as_seconds(),
         finished_at: build.finished_at.map(stead_domain::Timestamp::as_seconds),
         error: build.failure.as_ref().map(|failure| failure.message.clone()),
+        failure_limit: limit(build),
         failure_kind: build.failure.as_ref().map(|failure| kind(failure.kind).to_owned()),
     }
+}
+
+fn limit(build: &Build) -> Option<String> {
+    build.failure.as_ref().and_then(|failure| failure.limit).map(|limit| limit.as_str().to_owned())
 }
 
 const fn kind(kind: BuildFailureKind) -> &'static str {

@@ -28,6 +28,9 @@ pub struct Build {
     pub error: Option<String>,
     /// The sort of reason: `step`, `manifest`, `limit`, `cancelled`, `interrupted`, `internal`.
     pub failure_kind: Option<String>,
+    /// Which limit, of the sort `limit`: `time`, `memory`, `disk`, `processes`, `output`, `quota`.
+    #[serde(default)]
+    pub failure_limit: Option<String>,
 }
 
 impl Build {

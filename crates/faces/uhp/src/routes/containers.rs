@@ -21,7 +21,7 @@ pub(super) fn routes() -> Router<FaceState> {
 async fn content(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
     let (session, file) = (ids::parse_container(&names.first)?, ids::parse_file(&names.second)?);
     let (artifact, file) = state.engine.artifact_open(&caller, session, file).await?;
-    Ok(download::file(file, artifact.bytes, &artifact.path, Display::Attachment))
+    Ok(download::file(file, &artifact.path, Display::Attachment))
 }
 
 /// No preview is rendered here; a file that is not there is still missing first.

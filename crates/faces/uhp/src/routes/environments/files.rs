@@ -43,7 +43,7 @@ pub(super) async fn read(
     let path = path.parse()?;
     let id = ids::parse_environment(&names.first)?;
     let open = state.engine.source_read(&caller, id, &path).await?;
-    let mut response = download::file(open.file, open.bytes, path.as_str(), Display::InertInline);
+    let mut response = download::file(open.file, path.as_str(), Display::InertInline);
     let headers = response.headers_mut();
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", open.blob)) {
         headers.insert(header::ETAG, tag);

@@ -26,10 +26,9 @@ pub(super) async fn create(
     body: Body,
 ) -> Answer {
     let mut write: EnvironmentWrite = body::json(&headers, body, body::SMALL).await?;
-    write.check()?;
     let name = write.name.take();
     let name = name.ok_or_else(|| Error::new(Code::ProjectInvalid, "an environment needs a `name`").at("name"))?;
-    json(Environment::whole(state.engine.project_create(&caller, write.into_text(name)).await?))
+    json(Environment::whole(state.engine.project_create(&caller, write.into_text(name)?).await?))
 }
 
 pub(super) async fn show(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
@@ -45,13 +44,12 @@ pub(super) async fn update(
     body: Body,
 ) -> Answer {
     let mut write: EnvironmentWrite = body::json(&headers, body, body::SMALL).await?;
-    write.check()?;
     let id = ids::parse_environment(&names.first)?;
     let name = match write.name.take() {
         Some(name) => name,
         None => state.engine.project_get(&caller, id).await?.project.name,
     };
-    json(Environment::whole(state.engine.project_update(&caller, id, write.into_text(name)).await?))
+    json(Environment::whole(state.engine.project_update(&caller, id, write.into_text(name)?).await?))
 }
 
 pub(super) async fn delete(Writer(caller): Writer, State(state): State<FaceState>, names: Names) -> Answer {

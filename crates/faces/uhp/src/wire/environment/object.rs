@@ -1,9 +1,9 @@
 //! The environment object and its lists (UHP Environments §2 and §5).
 
 use serde::Serialize;
-use serde_json::Value;
 use stead_domain::ProjectId;
 use stead_domain::build::Package;
+use stead_domain::declared::{self, PackageSpec};
 use stead_domain::project::ProjectStatus;
 use stead_engine::ProjectView;
 
@@ -42,18 +42,39 @@ struct SourceSize {
     bytes: u64,
 }
 
-/// Packages that the owner asked for beside the manifests: none, as they are not served.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+/// Packages that the owner asked for beside the manifests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Declared {
-    pip: [Value; 0],
-    npm: [Value; 0],
-    apt: [Value; 0],
+    pip: Vec<DeclaredSpec>,
+    npm: Vec<DeclaredSpec>,
+    apt: Vec<DeclaredSpec>,
 }
 
-/// The interpreter that was asked for: the default one.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct DeclaredSpec {
+    spec: String,
+    name: String,
+    /// What it asks for; empty for any version.
+    version: String,
+}
+
+impl From<&PackageSpec> for DeclaredSpec {
+    fn from(spec: &PackageSpec) -> Self {
+        Self { spec: spec.to_string(), name: spec.name().to_owned(), version: spec.version().to_owned() }
+    }
+}
+
+impl From<&declared::Declared> for Declared {
+    fn from(declared: &declared::Declared) -> Self {
+        let specs = |specs: &[PackageSpec]| specs.iter().map(DeclaredSpec::from).collect();
+        Self { pip: specs(&declared.pip), npm: specs(&declared.npm), apt: specs(&declared.apt) }
+    }
+}
+
+/// The interpreter that was asked for; empty for the default one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Runtime {
-    python: &'static str,
+    python: String,
 }
 
 impl Environment {
@@ -81,8 +102,8 @@ impl Environment {
             latest_version: (project.latest > 0).then_some(project.latest),
             files: SourceSize { count: project.source.files, bytes: project.source.bytes },
             packages: packages.unwrap_or_default(),
-            declared: Declared::default(),
-            runtime: Runtime::default(),
+            declared: Declared::from(&project.declared),
+            runtime: Runtime { python: project.declared.python },
             versions: None,
             build,
             created_at: project.created_at.as_millis(),

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use stead_domain::declared::PackageManager;
 use stead_domain::{Code, Error, Result};
 use stead_engine::ProjectText;
 
-/// The body of POST and PUT. Installing packages beside the manifests, and choosing an interpreter, are not served: naming
-/// any is refused by name, naming none is what a client that sends back what it read does.
+/// The body of POST and PUT; what is absent or null keeps what is there.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct EnvironmentWrite {
@@ -25,32 +25,46 @@ struct RuntimeWrite {
 }
 
 impl EnvironmentWrite {
-    /// Refuses by name what is not served.
-    pub fn check(&self) -> Result<()> {
-        let refused = |param: &str| {
-            let message = format!("`{param}` is not served; declare it in the project's own manifests");
-            Err(Error::new(Code::ProjectInvalid, message).at(param))
-        };
-        match &self.packages {
-            None => {}
-            Some(Value::Object(managers)) => {
-                for (manager, specs) in managers {
-                    let empty = specs.is_null() || specs.as_array().is_some_and(Vec::is_empty);
-                    if !empty && ["pip", "npm", "apt"].contains(&manager.as_str()) {
-                        return refused(&format!("packages.{manager}"));
-                    }
-                }
-            }
-            // What an environment is read with under this name is what was installed; sending it back asks for nothing.
-            Some(Value::Array(installed)) if installed.iter().all(|package| package.get("manager").is_some()) => {}
-            Some(_) => return Err(Error::invalid("packages", "`packages` holds a list per manager")),
-        }
-        let python = self.runtime.as_ref().and_then(|runtime| runtime.python.as_ref());
-        if python.is_some_and(|python| !python.is_empty()) { refused("runtime.python") } else { Ok(()) }
-    }
-
     /// What it says in the domain's words, under this name.
-    pub fn into_text(self, name: String) -> ProjectText {
-        ProjectText { name, description: self.description, entry: self.entry }
+    pub fn into_text(self, name: String) -> Result<ProjectText> {
+        Ok(ProjectText {
+            name,
+            description: self.description,
+            entry: self.entry,
+            packages: self.packages.map(packages).transpose()?.unwrap_or_default(),
+            python: self.runtime.and_then(|runtime| runtime.python),
+        })
     }
+}
+
+/// A list of specs per manager. A manager that is not served is refused by name, like everything that could not be installed.
+fn packages(packages: Value) -> Result<Vec<(PackageManager, Vec<String>)>> {
+    let managers = match packages {
+        Value::Object(managers) => managers,
+        // What an environment is read with under this name is what was installed; sending it back asks for nothing.
+        Value::Array(installed) if installed.iter().all(|package| package.get("manager").is_some()) => {
+            return Ok(Vec::new());
+        }
+        _ => return Err(Error::invalid("packages", "`packages` holds a list per manager: `pip`, `npm` and `apt`")),
+    };
+    let mut read = Vec::new();
+    for (name, specs) in managers {
+        if specs.is_null() {
+            continue;
+        }
+        let param = format!("packages.{name}");
+        let Some(manager) = PackageManager::parse(&name) else {
+            let message = "`packages` holds lists for `pip`, `npm` and `apt`, and for no other manager";
+            return Err(Error::new(Code::ProjectInvalid, message).at(param));
+        };
+        let Value::Array(specs) = specs else {
+            return Err(Error::invalid(param.clone(), format!("`{param}` is a list of specs")));
+        };
+        let texts = specs.into_iter().map(|spec| match spec {
+            Value::String(text) => Ok(text),
+            _ => Err(Error::invalid(param.clone(), format!("`{param}` is a list of specs, each a text"))),
+        });
+        read.push((manager, texts.collect::<Result<_>>()?));
+    }
+    Ok(read)
 }
