@@ -22,7 +22,7 @@ use std::{
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use stead_domain::{
     BlobId, WorkspaceId,
-    ports::{BlobError, BlobReader, Blobs, PortFuture, StoredBlob},
+    ports::{BlobError, BlobFile, Blobs, PortFuture, StoredBlob},
 };
 
 use crate::{barrier::Barrier, known::Known};
@@ -109,8 +109,8 @@ impl Blobs for LocalBlobs {
         self.shared.adopt(workspace, &file)
     }
 
-    fn open_blocking(&self, workspace: WorkspaceId, id: BlobId) -> Result<Box<dyn BlobReader>, BlobError> {
-        Ok(Box::new(self.shared.open(workspace, id)?))
+    fn open_blocking(&self, workspace: WorkspaceId, id: BlobId) -> Result<BlobFile, BlobError> {
+        self.shared.open(workspace, id)
     }
 
     fn read(&self, workspace: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<Vec<u8>, BlobError>> {
@@ -125,7 +125,7 @@ impl Blobs for LocalBlobs {
         })
     }
 
-    fn open(&self, workspace: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<File, BlobError>> {
+    fn open(&self, workspace: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<BlobFile, BlobError>> {
         self.blocking(move |shared| shared.open(workspace, id))
     }
 
@@ -257,7 +257,7 @@ impl Shared {
         }
     }
 
-    fn open(&self, workspace: WorkspaceId, id: BlobId) -> Result<File, BlobError> {
+    fn open(&self, workspace: WorkspaceId, id: BlobId) -> Result<BlobFile, BlobError> {
         let mut file = self.open_unchecked(workspace, id)?;
         let length = file.metadata().map_err(failed("inspect"))?.len();
         if !self.known.contains(workspace, id, length) {
@@ -265,10 +265,9 @@ impl Shared {
             if found != id {
                 return Err(BlobError::Damaged(id));
             }
-            file.rewind().map_err(failed("check"))?;
             self.known.insert(workspace, id, bytes);
         }
-        Ok(file)
+        Ok(BlobFile::from_file(file, 0, length))
     }
 }
 

@@ -37,7 +37,7 @@ impl BlobFile {
     }
 
     /// How many bytes there are.
-    pub const fn bytes(&self) -> u64 {
+    pub const fn length(&self) -> u64 {
         self.bytes
     }
 
@@ -122,12 +122,12 @@ mod tests {
             assert_eq!(blob.seek(SeekFrom::End(-3)).unwrap(), 7);
             assert!(blob.seek(SeekFrom::Current(-8)).is_err());
             let mut part = blob.range(4..8).range(1..99);
-            assert_eq!(part.bytes(), 3);
+            assert_eq!(part.length(), 3);
             let mut text = String::new();
             part.read_to_string(&mut text).unwrap();
             assert_eq!(text, "567");
             assert_eq!(part.read_at(&mut [0; 4], 7).unwrap(), 0);
-            assert_eq!(blob.range(20..30).bytes(), 0);
+            assert_eq!(blob.range(20..30).length(), 0);
             assert_eq!(blob.read(&mut [0; 9]).unwrap(), 3, "the others' positions are not this one's");
         }
     }

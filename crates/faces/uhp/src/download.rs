@@ -73,7 +73,7 @@ pub(crate) fn file(blob: BlobFile, path: &str, display: Display) -> Response {
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or("file");
     let media_type = media_type(name);
     let kind = if display == Display::InertInline && is_inert(&media_type) { "inline" } else { "attachment" };
-    let bytes = blob.bytes();
+    let bytes = blob.length();
     answer(blob_body(blob), bytes, &media_type, &disposition(kind, name))
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn blob_body(blob: BlobFile) -> Body {
         return Body::from(Bytes::copy_from_slice(bytes));
     }
     Body::from_stream(stream::try_unfold((blob, 0), |(blob, offset)| async move {
-        if offset == blob.bytes() {
+        if offset == blob.length() {
             return Ok::<_, io::Error>(None);
         }
         let reading = tokio::task::spawn_blocking(move || {

@@ -10,7 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Timespec, Timestamps};
-use stead_domain::ports::Blobs;
+use stead_domain::ports::{BlobFile, Blobs};
 use stead_domain::source::{EntryKind, SourceEntry};
 use stead_domain::{BlobId, ProjectId, SourcePath, Timestamp, WorkspaceId};
 
@@ -169,8 +169,30 @@ fn copy_blob(file: &mut File, place: &Path, tree: &SourceTree<'_>, planned: &Pla
         .blobs
         .open_blocking(tree.workspace, planned.blob)
         .map_err(|source| LayoutError::Blob { path: path(), source })?;
-    let found = io::copy(&mut reader, file).map_err(|source| LayoutError::io("write", place, source))?;
+    let found = copy_bytes(&mut reader, file).map_err(|source| LayoutError::io("write", place, source))?;
     if found == planned.size { Ok(()) } else { Err(LayoutError::Size { path: path(), expected: planned.size, found }) }
+}
+
+/// Copies within the kernel where it can: a file system that shares blocks copies nothing.
+fn copy_bytes(blob: &mut BlobFile, target: &mut File) -> io::Result<u64> {
+    if let Some(bytes) = blob.in_memory() {
+        io::Write::write_all(target, bytes)?;
+        return Ok(bytes.len() as u64);
+    }
+    let mut copied = 0;
+    if let Some((file, start)) = blob.in_file() {
+        let mut offset = start;
+        while copied < blob.length() {
+            let left = usize::try_from(blob.length() - copied).unwrap_or(usize::MAX);
+            match rustix::fs::copy_file_range(file, Some(&mut offset), &*target, None, left) {
+                // The end came early, or these two files cannot be copied so; reading tells which.
+                Ok(0) | Err(_) => break,
+                Ok(count) => copied += count as u64,
+            }
+        }
+    }
+    io::Seek::seek(blob, io::SeekFrom::Start(copied))?;
+    Ok(copied + io::copy(blob, target)?)
 }
 
 /// Tools compare times (make, incremental compilers), so a file carries the time its owner wrote it.

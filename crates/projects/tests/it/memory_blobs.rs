@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use stead_domain::ports::{BlobError, BlobReader, Blobs, PortFuture, StoredBlob};
+use stead_domain::ports::{BlobError, BlobFile, Blobs, PortFuture, StoredBlob};
 use stead_domain::{BlobId, WorkspaceId};
 
 #[derive(Default)]
@@ -49,22 +49,17 @@ impl Blobs for MemoryBlobs {
         self.put_blocking(workspace, &mut file)
     }
 
-    fn open_blocking(&self, _: WorkspaceId, id: BlobId) -> Result<Box<dyn BlobReader>, BlobError> {
+    fn open_blocking(&self, _: WorkspaceId, id: BlobId) -> Result<BlobFile, BlobError> {
         *self.opened.lock().unwrap() += 1;
-        Ok(Box::new(Cursor::new(self.get(id)?)))
+        Ok(BlobFile::from_bytes(self.get(id)?))
     }
 
     fn read(&self, _: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<Vec<u8>, BlobError>> {
         Box::pin(std::future::ready(self.get(id)))
     }
 
-    fn open(&self, _: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<File, BlobError>> {
-        let opened = self.get(id).and_then(|bytes| {
-            let mut file = tempfile::tempfile().map_err(|source| BlobError::Io { action: "open", source })?;
-            std::io::Write::write_all(&mut file, &bytes).map_err(|source| BlobError::Io { action: "write", source })?;
-            Ok(file)
-        });
-        Box::pin(std::future::ready(opened))
+    fn open(&self, _: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<BlobFile, BlobError>> {
+        Box::pin(std::future::ready(self.get(id).map(BlobFile::from_bytes)))
     }
 
     fn sync(&self) -> PortFuture<'_, Result<(), BlobError>> {
