@@ -118,7 +118,7 @@ mod tests {
         for mut blob in [in_file, in_memory] {
             let mut text = String::new();
             blob.read_to_string(&mut text).unwrap();
-            assert_eq!((text.as_str(), blob.bytes()), ("0123456789", 10));
+            assert_eq!((text.as_str(), blob.length()), ("0123456789", 10));
             assert_eq!(blob.seek(SeekFrom::End(-3)).unwrap(), 7);
             assert!(blob.seek(SeekFrom::Current(-8)).is_err());
             let mut part = blob.range(4..8).range(1..99);
