@@ -5,6 +5,7 @@ mod blobs;
 mod clock;
 mod logs;
 mod provider;
+mod registries;
 mod runtime;
 mod store;
 
@@ -19,6 +20,7 @@ pub use provider::{
     BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, Observed, Outcome, Provider,
     ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
 };
+pub use registries::{Checked, Registries};
 pub use runtime::{
     Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, FileEntry, OutputStream, Program, Runtime, RuntimeError,
 };
