@@ -4,7 +4,10 @@ use std::io::{self, Cursor};
 
 use crate::{
     archive::{self, Limits, Sink},
-    manifest::{PackageJson, PackageLock, Pyproject, Requirements, encoding_problem, normalise_for_bash},
+    manifest::{
+        PackageJson, PackageLock, PnpmLock, PnpmWorkspace, Pyproject, Requirements, YarnLock, YarnSettings,
+        encoding_problem, normalise_for_bash,
+    },
     path::BundlePath,
 };
 
@@ -57,6 +60,11 @@ pub fn fuzz_manifests(data: &[u8]) {
     let _ = Pyproject::parse(data).map(|parsed| parsed.static_dependencies());
     let _ = PackageJson::parse(data);
     let _ = PackageLock::parse(data);
+    let _ = PnpmLock::parse(data);
+    let _ = PnpmWorkspace::parse(data);
+    let _ = YarnLock::parse(data);
+    let _ = YarnSettings::parse(data);
+    let _ = YarnSettings::parse_classic(data);
     let _ = encoding_problem(data);
     assert!(normalise_for_bash(data).len() <= data.len(), "a script grew");
 }

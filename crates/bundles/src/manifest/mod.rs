@@ -5,16 +5,26 @@
 
 mod package_json;
 mod package_lock;
+mod platform;
+mod pnpm_lock;
 mod pyproject;
 mod requirements;
 mod requirements_line;
 mod setup_script;
 mod text;
+mod yaml;
+mod yarn_lock;
+mod yarn_settings;
 
 pub use package_json::{PackageJson, PackageJsonError};
-pub use package_lock::{LockedPackage, PackageLock};
+pub use package_lock::{LockedPackage, MissingVariant, PackageLock};
+pub use platform::Platform;
+pub use pnpm_lock::{PnpmLock, PnpmWorkspace};
 pub use pyproject::{Pyproject, PyprojectError};
 pub use requirements::{ReadPath, Requirement, Requirements};
 pub use requirements_line::LineKind;
 pub use setup_script::{encoding_problem, normalise_for_bash};
 pub use text::{MANIFEST_MAX_BYTES, TextError};
+pub use yaml::YamlError;
+pub use yarn_lock::YarnLock;
+pub use yarn_settings::YarnSettings;

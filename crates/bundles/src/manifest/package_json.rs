@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::pnpm_lock::{self, beneath};
 use super::text::{TextError, decode};
 
 /// Scripts that npm runs for the root project during `npm ci` and `npm install`.
@@ -30,10 +31,18 @@ pub struct PackageJson {
     pub workspaces: Vec<String>,
     /// Command names in `bin`.
     pub commands: Vec<String>,
+    /// The files that `bin` names, as written: an installer links them and makes them executable where they exist.
+    pub programs: Vec<String>,
+    /// The manager that `packageManager` names, or else `devEngines`, with its version where one is given.
+    pub package_manager: Option<(String, Option<String>)>,
+    /// Patches in the source that pnpm applies, relative to the root.
+    pub patches: Vec<String>,
     /// Package archives in the source that a dependency names, relative to the root.
     pub local_archives: Vec<String>,
-    /// Whether an install needs the whole source: a local directory as a dependency, workspaces, lifecycle scripts of
-    /// the root, or a path that leaves the root.
+    /// Whether an install reads other `package.json` files of the source: workspaces, and dependencies that are links.
+    pub reads_members: bool,
+    /// Whether an install needs the whole source: a directory as a dependency that is packed, lifecycle scripts of the
+    /// root, or a path that leaves the root.
     pub needs_whole_source: bool,
 }
 
@@ -63,41 +72,61 @@ impl PackageJson {
             optional_dependencies: specifiers(&root, "optionalDependencies"),
             workspaces: workspaces(root.get("workspaces")),
             commands: commands(&root),
+            programs: programs(root.get("bin")),
+            package_manager: package_manager(&root),
             ..Self::default()
         };
         if let Some(Value::Object(scripts)) = root.get("scripts") {
             let runs = |name: &&&str| scripts.get(**name).is_some_and(Value::is_string);
             parsed.lifecycle_scripts = LIFECYCLE.iter().filter(runs).map(|name| (*name).to_owned()).collect();
         }
-        parsed.needs_whole_source = !parsed.lifecycle_scripts.is_empty() || !parsed.workspaces.is_empty();
+        // A directory of programs is whatever lies in it.
+        let lists_programs = root.get("directories").is_some_and(|directories| directories.get("bin").is_some());
+        parsed.needs_whole_source = !parsed.lifecycle_scripts.is_empty() || lists_programs;
+        parsed.reads_members = !parsed.workspaces.is_empty();
         for field in DEPENDENCY_FIELDS {
             for specifier in specifiers(&root, field).values() {
                 parsed.follow(specifier);
             }
         }
         // Overrides may point anywhere at any depth; a scan of their text is enough to err on the safe side.
-        if root.get("overrides").is_some_and(|overrides| overrides.to_string().contains("file:")) {
-            parsed.needs_whole_source = true;
+        let pnpm = root.get("pnpm");
+        let overrides = [root.get("overrides"), root.get("resolutions"), pnpm.and_then(|pnpm| pnpm.get("overrides"))];
+        let local = ["file:", "portal:", "patch:", "exec:"];
+        let points =
+            |text: &str| local.iter().any(|protocol| text.contains(protocol) && !text.contains(".yarn/patches/"));
+        parsed.needs_whole_source |= overrides.into_iter().flatten().any(|value| points(&value.to_string()));
+        if let Some(Value::Object(pnpm)) = pnpm {
+            parsed.needs_whole_source |= pnpm_lock::add_patches(pnpm, &mut parsed.patches);
         }
         Ok(parsed)
     }
 
     fn follow(&mut self, specifier: &str) {
-        let local = ["link:", "portal:", "workspace:", "./", "../", "/", "~/"];
+        // Links to places, whose content is no part of what is installed.
+        if ["link:", "portal:", "workspace:"].iter().any(|prefix| specifier.starts_with(prefix)) {
+            self.reads_members = true;
+            return;
+        }
         let path = match specifier.strip_prefix("file:") {
             Some(path) => path,
-            None if local.iter().any(|prefix| specifier.starts_with(prefix)) => specifier,
+            None if ["./", "../", "/", "~/"].iter().any(|prefix| specifier.starts_with(prefix)) => specifier,
+            None if specifier.starts_with("exec:") => {
+                self.needs_whole_source = true;
+                return;
+            }
             None => return,
         };
-        let path = path.strip_prefix("./").unwrap_or(path);
-        let is_archive = [".tgz", ".tar.gz", ".tar"].iter().any(|suffix| path.ends_with(suffix));
-        let stays = !path.starts_with(['/', '~']) && !path.contains(':') && path.split('/').all(|part| part != "..");
-        if is_archive && stays {
-            self.local_archives.push(path.to_owned());
-        } else {
-            self.needs_whole_source = true;
+        match beneath(path).filter(|path| is_archive(path)) {
+            Some(path) => self.local_archives.push(path),
+            None => self.needs_whole_source = true,
         }
     }
+}
+
+/// Whether a path is that of a package's archive.
+pub(super) fn is_archive(path: &str) -> bool {
+    [".tgz", ".tar.gz", ".tar"].iter().any(|suffix| path.ends_with(suffix))
 }
 
 /// Decodes bytes to a JSON object.
@@ -138,6 +167,27 @@ fn commands(root: &Map<String, Value>) -> Vec<String> {
     }
 }
 
+fn programs(bin: Option<&Value>) -> Vec<String> {
+    match bin {
+        Some(Value::Object(bin)) => bin.values().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Some(Value::String(path)) => vec![path.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// `packageManager` is `name@version+hash`.
+fn package_manager(root: &Map<String, Value>) -> Option<(String, Option<String>)> {
+    if let Some(named) = string(root, "packageManager") {
+        let (name, version) = named.split_once('@').unwrap_or((&named, ""));
+        let version = version.split('+').next().unwrap_or_default();
+        return Some((name.to_owned(), (!version.is_empty()).then(|| version.to_owned())));
+    }
+    let Some(Value::Object(manager)) = root.get("devEngines").and_then(|engines| engines.get("packageManager")) else {
+        return None;
+    };
+    Some((string(manager, "name")?, string(manager, "version")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,14 +206,34 @@ mod tests {
         for text in [
             r#"{"dependencies":{"b":"file:vendor/b"}}"#,
             r#"{"devDependencies":{"b":"file:../b.tgz"}}"#,
-            r#"{"optionalDependencies":{"b":"link:b"}}"#,
-            r#"{"workspaces":["packages/*"]}"#,
-            r#"{"workspaces":{"packages":["p"]}}"#,
+            r#"{"dependencies":{"b":"exec:./b.js"}}"#,
             r#"{"scripts":{"postinstall":"x"}}"#,
             r#"{"overrides":{"a":{"b":"file:b"}}}"#,
+            r#"{"resolutions":{"a":"patch:a@1#./a.patch"}}"#,
+            r#"{"pnpm":{"patchedDependencies":{"a":"../a.patch"}}}"#,
+            r#"{"directories":{"bin":"tools"}}"#,
         ] {
             assert!(parse(text).needs_whole_source, "{text}");
         }
+        for text in [
+            r#"{"optionalDependencies":{"b":"link:b"}}"#,
+            r#"{"dependencies":{"b":"workspace:*"}}"#,
+            r#"{"workspaces":["packages/*"]}"#,
+            r#"{"workspaces":{"packages":["p"]}}"#,
+        ] {
+            let parsed = parse(text);
+            assert!(parsed.reads_members && !parsed.needs_whole_source, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_manager_is_named_in_either_place() {
+        let named = |text: &str| parse(text).package_manager;
+        let pnpm = Some(("pnpm".to_owned(), Some("9.1.0".to_owned())));
+        assert_eq!(named(r#"{"packageManager":"pnpm@9.1.0+sha512.abc"}"#), pnpm);
+        assert_eq!(named(r#"{"devEngines":{"packageManager":{"name":"pnpm","version":"9.1.0"}}}"#), pnpm);
+        assert_eq!(named(r#"{"packageManager":"yarn"}"#), Some(("yarn".to_owned(), None)));
+        assert_eq!(named(r#"{"packageManager":3}"#), None);
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //!
 //! Whether a lock fits its `package.json` is npm's judgement and not repeated here.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::package_json::{PackageJsonError, object, string};
+use super::platform::Platform;
 
 /// One package of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +31,23 @@ pub struct PackageLock {
     pub packages: Vec<LockedPackage>,
     /// Whether it links a directory of the source.
     pub has_local_packages: bool,
+    /// The directories of the source that it knows as packages; version 1 names none.
+    pub members: Vec<String>,
+    /// Each package that has optional dependencies, and their names.
+    optional: Vec<(String, Vec<String>)>,
+}
+
+/// A package of a lock without its native part for a platform.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it was written on another platform: `{variant}`, which `{package}` needs here, is not in it; remove node_modules and the \
+     lock, run `npm install`, and import the new lock"
+)]
+pub struct MissingVariant {
+    /// The package.
+    pub package: String,
+    /// What it needs and the lock lacks.
+    pub variant: String,
 }
 
 impl PackageLock {
@@ -50,6 +70,18 @@ impl PackageLock {
         Ok(lock)
     }
 
+    /// The first package that names native variants for this platform of which the lock has none. npm installs such a lock
+    /// without a word, and the package fails when it is loaded.
+    pub fn missing_variant(&self, platform: Platform<'_>) -> Option<MissingVariant> {
+        let locked: BTreeSet<&str> = self.packages.iter().map(|package| package.name.as_str()).collect();
+        self.optional.iter().find_map(|(package, names)| {
+            let mut needed = names.iter().filter(|name| platform.is_named_by(name)).peekable();
+            let variant = (*needed.peek()?).clone();
+            let has_one = needed.any(|name| locked.contains(name.as_str()));
+            (!has_one).then(|| MissingVariant { package: package.clone(), variant })
+        })
+    }
+
     /// Versions 2 and 3: keys are places on disk, the root's being empty.
     fn add_by_path(&mut self, path: &str, entry: &Value) {
         let Value::Object(entry) = entry else { return };
@@ -58,6 +90,7 @@ impl PackageLock {
         }
         let Some((before, name)) = path.rsplit_once("node_modules/") else {
             self.has_local_packages = true;
+            self.members.push(path.to_owned());
             return;
         };
         if entry.get("link").and_then(Value::as_bool) == Some(true) {
@@ -66,6 +99,11 @@ impl PackageLock {
         }
         // An alias is installed under another name than the package's own.
         let name = string(entry, "name").unwrap_or_else(|| name.to_owned());
+        if let Some(Value::Object(optional)) = entry.get("optionalDependencies")
+            && is_installed(entry)
+        {
+            self.optional.push((name.clone(), optional.keys().cloned().collect()));
+        }
         self.add(name, entry, before.is_empty());
     }
 
@@ -91,6 +129,17 @@ impl PackageLock {
     }
 }
 
+/// Whether this system installs the package at all, as far as the lock tells: a package for another system needs nothing
+/// here, and one that came inside another has with it whatever it needs.
+fn is_installed(entry: &Map<String, Value>) -> bool {
+    let bundled = entry.get("inBundle").and_then(Value::as_bool) == Some(true);
+    let systems: Vec<&str> =
+        entry.get("os").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let refused = systems.contains(&"!linux");
+    let fits = systems.is_empty() || systems.contains(&"linux") || systems.iter().all(|system| system.starts_with('!'));
+    !bundled && !refused && fits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +158,28 @@ mod tests {
         assert_eq!((old.lockfile_version, new.lockfile_version), (1, 3));
         let places: Vec<_> = new.packages.iter().map(|p| (p.name.as_str(), p.top_level, p.hashed)).collect();
         assert_eq!(places, [("@s/a", true, true), ("b", false, false)]);
+    }
+
+    #[test]
+    fn a_lock_from_elsewhere_is_told_by_the_variant_it_lacks() {
+        let lock = |extra: &str, also: &str| {
+            let text = format!(
+                r#"{{"lockfileVersion":3,"packages":{{"node_modules/rollup":{{"version":"4.0.0",{also}"optionalDependencies":
+                {{"@rollup/rollup-darwin-arm64":"4.0.0","@rollup/rollup-linux-x64-gnu":"4.0.0","@rollup/rollup-linux-x64-musl":"4.0.0",
+                "fsevents":"~2"}}}},"node_modules/@rollup/rollup-{extra}":{{"version":"4.0.0","optional":true}}}}}}"#
+            );
+            PackageLock::parse(text.as_bytes()).unwrap()
+        };
+        let here = Platform { architecture: "x86_64", glibc: true };
+        let missing = lock("darwin-arm64", "").missing_variant(here).unwrap();
+        assert_eq!((missing.package.as_str(), missing.variant.as_str()), ("rollup", "@rollup/rollup-linux-x64-gnu"));
+        assert!(missing.to_string().contains("another platform: `@rollup/rollup-linux-x64-gnu`"), "{missing}");
+        assert!(lock("linux-x64-musl", "").missing_variant(here).is_some());
+        assert_eq!(lock("linux-x64-gnu", "").missing_variant(here), None);
+        assert_eq!(lock("linux-x64-musl", "").missing_variant(Platform { glibc: false, ..here }), None);
+        // No variant for this machine exists, or the package itself is not for it.
+        assert_eq!(lock("darwin-arm64", "").missing_variant(Platform { architecture: "aarch64", glibc: true }), None);
+        assert_eq!(lock("darwin-arm64", r#""os":["darwin"],"#).missing_variant(here), None);
+        assert_eq!(lock("darwin-arm64", r#""inBundle":true,"#).missing_variant(here), None);
     }
 }
