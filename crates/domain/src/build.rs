@@ -257,6 +257,9 @@ pub struct Version {
     pub source: TreeSize,
     /// Source and layers.
     pub size: TreeSize,
+    /// When its files were given up. The record stays; nothing can read the version any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Timestamp>,
 }
 
 /// The work that makes a version; once it is ready, the version itself.
@@ -334,6 +337,37 @@ impl Build {
         Ok(self)
     }
 
+    /// The version that the build made and whose files are still there.
+    pub fn standing(&self) -> Option<&Version> {
+        self.version.as_ref().filter(|version| version.removed_at.is_none())
+    }
+
+    /// Whether the build made a version whose files were given up.
+    pub fn is_removed(&self) -> bool {
+        self.version.is_some() && self.standing().is_none()
+    }
+
+    /// Gives up the files of the version, for good. The record stays `ready`: it says what was built.
+    pub fn remove_version(mut self, at: Timestamp) -> Result<Self> {
+        match &mut self.version {
+            Some(version) if version.removed_at.is_none() => version.removed_at = Some(at),
+            _ => return Err(self.unreadable()),
+        }
+        Ok(self)
+    }
+
+    /// Why nothing can read the version.
+    pub fn unreadable(&self) -> Error {
+        let number = self.number;
+        let message = match self.state {
+            BuildState::Ready => {
+                format!("the files of version {number} were removed; build again, or read another version")
+            }
+            state => format!("version {number} is {}, so nothing can read it", state.as_str()),
+        };
+        Error::new(Code::ProjectNotReady, message)
+    }
+
     fn end(&mut self, at: Timestamp) {
         self.finished_at = Some(at);
         self.lease = None;
@@ -370,7 +404,20 @@ pub(crate) mod tests {
 
     pub(crate) fn version() -> Version {
         let base = Base { id: "b".into(), description: "b".into() };
-        Version { base, layers: vec![], packages: vec![], source: TreeSize::default(), size: TreeSize::default() }
+        let size = TreeSize::default();
+        Version { base, layers: vec![], packages: vec![], source: size, size, removed_at: None }
+    }
+
+    #[test]
+    fn a_version_is_removed_once_and_its_record_stays() {
+        let at = Timestamp::from_micros(9);
+        let ready = Build { version: Some(version()), ..sample(1, BuildState::Ready) };
+        assert!(ready.standing().is_some() && !ready.is_removed());
+        let removed = ready.remove_version(at).unwrap();
+        assert_eq!((removed.state, removed.is_removed(), removed.standing()), (BuildState::Ready, true, None));
+        let again = removed.remove_version(at).unwrap_err();
+        assert_eq!((again.code, again.message.contains("were removed")), (Code::ProjectNotReady, true));
+        assert!(sample(1, BuildState::Failed).remove_version(at).is_err());
     }
 
     fn events() -> [(&'static str, BuildEvent); 4] {

@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::event::Event;
 use crate::file::{Artifact, Upload};
 use crate::idempotency::IdempotencyRecord;
-use crate::ids::{ProjectId, SessionId, TurnId};
+use crate::ids::{LayerId, ProjectId, SessionId, TurnId};
 use crate::key::Key;
 use crate::operation::Operation;
 use crate::project::Project;
@@ -69,6 +69,8 @@ pub enum Fact {
 pub enum Removal {
     /// The deltas of a turn that its finished items replace.
     Deltas(TurnId),
+    /// A layer that no version names.
+    Layer(LayerId),
     /// Everything a deleted session left: events, artifacts, turns, attachments, retry records and the session itself.
     Session(SessionId),
     /// The source of a deleted project.

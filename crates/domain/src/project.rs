@@ -142,6 +142,9 @@ impl Project {
                 format!("build {} is {}; only a finished build can be active", build.number, build.state.as_str());
             return Err(Error::new(Code::ProjectNotReady, message).at("version"));
         }
+        if build.is_removed() {
+            return Err(build.unreadable().at("version"));
+        }
         self.active = Some(build.number);
         self.updated_at = at;
         Ok(self)

@@ -1,7 +1,7 @@
 //! What an environment runs with, as a turn needs it.
 
 use stead_domain::attachment::Pin;
-use stead_domain::build::{Build, BuildState};
+use stead_domain::build::Build;
 use stead_domain::ports::StartSpec;
 use stead_domain::project::Project;
 use stead_domain::{Code, Error, Result};
@@ -16,7 +16,7 @@ impl Engine {
         let mounts = match reads {
             None => Vec::new(),
             Some((project, build)) => {
-                let version = build.version.as_ref().ok_or_else(|| not_ready(build))?;
+                let version = build.version.as_ref().ok_or_else(|| build.unreadable())?;
                 let (workspace, mount) = (project.workspace_id, project.slug.mount());
                 self.layout
                     .mounts(workspace, project.id, build.number, &mount, &version.layers)
@@ -37,8 +37,8 @@ impl Engine {
 
     /// Refuses a version that cannot be read here (UHP Environments §5; design §4 on bases).
     pub(crate) fn check_readable(&self, build: &Build) -> Result<()> {
-        let (Some(version), BuildState::Ready) = (&build.version, build.state) else {
-            return Err(not_ready(build));
+        let Some(version) = build.standing() else {
+            return Err(build.unreadable().at("turn.project"));
         };
         let here = self.toolchain.base();
         if version.base.id == here.id {
@@ -50,9 +50,4 @@ impl Engine {
         );
         Err(Error::new(Code::ProjectNotReady, message).at("turn.project"))
     }
-}
-
-fn not_ready(build: &Build) -> Error {
-    let message = format!("version {} is {}, so nothing can read it", build.number, build.state.as_str());
-    Error::new(Code::ProjectNotReady, message).at("turn.project")
 }

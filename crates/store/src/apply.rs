@@ -11,7 +11,7 @@ use stead_domain::{ProjectId, SourcePath};
 
 use crate::columns::{Columns, RowError, values};
 use crate::driver::{Connection, Value};
-use crate::rows::{event, idempotency, session, source};
+use crate::rows::{event, idempotency, layer, session, source};
 use crate::table::{Stored, Versioned};
 
 /// Rows per statement of those that take many. More would save PostgreSQL some round trips, but SQLite looks each value's
@@ -217,6 +217,7 @@ pub(crate) fn project_and_paths(project: ProjectId, paths: &[SourcePath]) -> Res
 async fn remove(connection: &mut Connection, removal: &Removal) -> Result<(), Refusal> {
     match removal {
         Removal::Deltas(turn) => any(connection, Event::TABLE, event::REMOVE_DELTAS, values![*turn]?).await,
+        Removal::Layer(layer) => any(connection, "layers", layer::REMOVE, values![*layer]?).await,
         Removal::Session(id) => {
             for sql in session::REMOVE {
                 any(connection, "sessions", sql, values![*id]?).await?;

@@ -2,7 +2,7 @@
 
 use sqlx::SqlStr;
 use stead_domain::agent::Agent;
-use stead_domain::attachment::Attachment;
+use stead_domain::attachment::{Attachment, Pin};
 use stead_domain::build::{Build, Layer};
 use stead_domain::changes::Changes;
 use stead_domain::environment::Environment;
@@ -15,7 +15,7 @@ use stead_domain::ports::{CommitError, Committed, Page, PortFuture, SessionFilte
 use stead_domain::project::Project;
 use stead_domain::session::Session;
 use stead_domain::source::SourceEntry;
-use stead_domain::turn::Turn;
+use stead_domain::turn::{Turn, TurnInput};
 use stead_domain::workspace::Workspace;
 use stead_domain::{
     AgentId, BlobId, EnvironmentId, FileId, LayerId, OperationId, ProjectId, SessionId, Slug, SourcePath, Timestamp,
@@ -50,6 +50,10 @@ impl Store for SqlStore {
 
     fn now(&self) -> Read<'_, Timestamp> {
         Box::pin(self.database_clock())
+    }
+
+    fn workspaces_list(&self) -> Read<'_, Vec<Workspace>> {
+        Box::pin(self.all("list workspaces", workspace::LIST, values![]))
     }
 
     fn workspace_first(&self) -> Read<'_, Option<Workspace>> {
@@ -96,6 +100,42 @@ impl Store for SqlStore {
         Box::pin(self.map("read a source tree", sql, values![project, *path], read))
     }
 
+    fn source_page<'a>(
+        &'a self,
+        project: ProjectId,
+        under: Option<&'a SourcePath>,
+        after: Option<&'a SourcePath>,
+        limit: usize,
+    ) -> Read<'a, Page<SourceEntry>> {
+        Box::pin(async move {
+            let after = after.map_or_else(String::new, ToString::to_string);
+            // One more than asked for tells whether others follow.
+            let one_more = limit.saturating_add(1).min(i64::MAX as usize);
+            let read = |row: &RawRow| source::read(&mut Reader::new(row));
+            let mut rows = match under {
+                None => {
+                    let sql = SqlStr::from_static(source::PAGE);
+                    self.map("read a part of a source", sql, values![project, after, one_more], read).await?
+                }
+                Some(directory) => {
+                    // What lies beneath begins with a slash behind the path, and `0` is the byte after the slash.
+                    let (begin, end) = (format!("{directory}/"), format!("{directory}0"));
+                    let values = values![project, after.max(begin), one_more, end];
+                    let sql = SqlStr::from_static(source::PAGE_BENEATH);
+                    self.map("read a part of a source tree", sql, values, read).await?
+                }
+            };
+            let more = rows.len() > limit;
+            rows.truncate(limit);
+            Ok(Page { rows, more })
+        })
+    }
+
+    fn source_blobs(&self, project: ProjectId) -> Read<'_, Vec<BlobId>> {
+        let sql = SqlStr::from_static(source::BLOBS);
+        Box::pin(self.map("list a source's blobs", sql, values![project], |row| Reader::new(row).take()))
+    }
+
     fn source_list(&self, project: ProjectId) -> Read<'_, Vec<SourceEntry>> {
         let sql = SqlStr::from_static(source::LIST);
         let read = |row: &RawRow| source::read(&mut Reader::new(row));
@@ -110,12 +150,20 @@ impl Store for SqlStore {
         Box::pin(self.all("list builds", build::LIST, values![project]))
     }
 
+    fn builds_of_workspace(&self, workspace: WorkspaceId) -> Read<'_, Vec<Build>> {
+        Box::pin(self.all("list a workspace's builds", build::OF_WORKSPACE, values![workspace]))
+    }
+
     fn builds_unended<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Build>> {
         Box::pin(self.all("list unended builds", build::UNENDED, values![node.to_owned()]))
     }
 
     fn layer_by_key<'a>(&'a self, workspace: WorkspaceId, node: &'a str, key: BlobId) -> Read<'a, Option<Layer>> {
         Box::pin(self.one("look up a layer", layer::BY_KEY, values![workspace, node.to_owned(), key]))
+    }
+
+    fn layers_list<'a>(&'a self, workspace: WorkspaceId, node: &'a str) -> Read<'a, Vec<Layer>> {
+        Box::pin(self.all("list layers", layer::LIST, values![workspace, node.to_owned()]))
     }
 
     fn layers_fetch<'a>(&'a self, ids: &'a [LayerId]) -> Read<'a, Vec<Layer>> {
@@ -186,6 +234,15 @@ impl Store for SqlStore {
         Box::pin(self.all("read events", event::AFTER, values![session, after, limit]))
     }
 
+    fn pins_held(&self, workspace: WorkspaceId) -> Read<'_, Vec<Pin>> {
+        Box::pin(async move {
+            let sql = SqlStr::from_static(attachment::PINS);
+            let read = |row: &RawRow| Reader::new(row).take::<Vec<Pin>>();
+            let pins = self.map("list pins", sql, values![workspace], read).await?;
+            Ok(pins.into_iter().flatten().collect())
+        })
+    }
+
     fn attachments_of(&self, session: SessionId) -> Read<'_, Vec<Attachment>> {
         Box::pin(self.all("list attachments", attachment::OF_SESSION, values![session]))
     }
@@ -216,6 +273,19 @@ impl Store for SqlStore {
 
     fn artifact_fetch(&self, workspace: WorkspaceId, id: FileId) -> Read<'_, Option<Artifact>> {
         Box::pin(self.one("read an artifact", artifact::FETCH, values![workspace, id]))
+    }
+
+    fn blobs_of_files(&self, workspace: WorkspaceId) -> Read<'_, Vec<BlobId>> {
+        Box::pin(async move {
+            let sql = SqlStr::from_static(upload::BLOBS);
+            let kept = |row: &RawRow| Reader::new(row).take();
+            let mut blobs: Vec<BlobId> = self.map("list the blobs of files", sql, values![workspace], kept).await?;
+            let sql = SqlStr::from_static(turn::INPUTS_WITH_FILES);
+            let given = |row: &RawRow| Reader::new(row).take::<TurnInput>();
+            let inputs = self.map("list the inputs of turns", sql, values![workspace], given).await?;
+            blobs.extend(inputs.iter().flat_map(|input| &input.files).map(|file| file.blob));
+            Ok(blobs)
+        })
     }
 
     fn idempotency_fetch<'a>(&'a self, scope: &'a IdempotencyScope) -> Read<'a, Option<IdempotencyRecord>> {

@@ -2,7 +2,7 @@
 
 use super::PortFuture;
 use crate::agent::Agent;
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, Pin};
 use crate::build::{Build, Layer};
 use crate::changes::Changes;
 use crate::digest::BlobId;
@@ -51,12 +51,12 @@ pub struct Committed {
     pub at: Timestamp,
 }
 
-/// A part of a list, newest first.
+/// A part of a list, in the list's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Whether older rows follow.
+    /// Whether rows follow.
     pub more: bool,
 }
 
@@ -82,6 +82,8 @@ pub trait Store: Send + Sync {
     /// The database's clock.
     fn now(&self) -> Read<'_, Timestamp>;
 
+    /// Every workspace, oldest first.
+    fn workspaces_list(&self) -> Read<'_, Vec<Workspace>>;
     /// The oldest workspace: the one that a fresh server makes.
     fn workspace_first(&self) -> Read<'_, Option<Workspace>>;
 
@@ -100,6 +102,17 @@ pub trait Store: Send + Sync {
     fn source_at<'a>(&'a self, project: ProjectId, paths: &'a [SourcePath]) -> Read<'a, Vec<SourceEntry>>;
     /// The entry at a path and everything beneath it.
     fn source_subtree<'a>(&'a self, project: ProjectId, path: &'a SourcePath) -> Read<'a, Vec<SourceEntry>>;
+    /// A part of a source, ordered by the bytes of the paths: at most `limit` entries whose paths come after `after`, and with
+    /// `under` only what lies beneath that directory.
+    fn source_page<'a>(
+        &'a self,
+        project: ProjectId,
+        under: Option<&'a SourcePath>,
+        after: Option<&'a SourcePath>,
+        limit: usize,
+    ) -> Read<'a, Page<SourceEntry>>;
+    /// The blobs that a source names, each once.
+    fn source_blobs(&self, project: ProjectId) -> Read<'_, Vec<BlobId>>;
     /// The whole source, ordered by path.
     fn source_list(&self, project: ProjectId) -> Read<'_, Vec<SourceEntry>>;
 
@@ -107,10 +120,14 @@ pub trait Store: Send + Sync {
     fn build_fetch(&self, project: ProjectId, number: u32) -> Read<'_, Option<Build>>;
     /// The builds of a project, oldest first.
     fn builds_list(&self, project: ProjectId) -> Read<'_, Vec<Build>>;
+    /// The builds of a workspace's projects, those of deleted projects excepted.
+    fn builds_of_workspace(&self, workspace: WorkspaceId) -> Read<'_, Vec<Build>>;
     /// The builds of a machine that are not ended, oldest first.
     fn builds_unended<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Build>>;
     /// The newest layer with this key in the workspace, on this machine.
     fn layer_by_key<'a>(&'a self, workspace: WorkspaceId, node: &'a str, key: BlobId) -> Read<'a, Option<Layer>>;
+    /// The layers of a workspace on this machine, oldest first.
+    fn layers_list<'a>(&'a self, workspace: WorkspaceId, node: &'a str) -> Read<'a, Vec<Layer>>;
     /// Layers by id, in any order.
     fn layers_fetch<'a>(&'a self, ids: &'a [LayerId]) -> Read<'a, Vec<Layer>>;
 
@@ -136,6 +153,8 @@ pub trait Store: Send + Sync {
     /// The session's log after a number, in order, at most `limit` entries.
     fn events_after(&self, session: SessionId, after: i64, limit: usize) -> Read<'_, Vec<Event>>;
 
+    /// What the sessions of a workspace are pinned to, deleted ones excepted; each pin at least once.
+    fn pins_held(&self, workspace: WorkspaceId) -> Read<'_, Vec<Pin>>;
     /// The attachments of a session.
     fn attachments_of(&self, session: SessionId) -> Read<'_, Vec<Attachment>>;
     /// An environment.
@@ -153,6 +172,9 @@ pub trait Store: Send + Sync {
     fn artifacts_of(&self, session: SessionId) -> Read<'_, Vec<Artifact>>;
     /// An artifact of the workspace.
     fn artifact_fetch(&self, workspace: WorkspaceId, id: FileId) -> Read<'_, Option<Artifact>>;
+
+    /// The blobs that uploads, artifacts and the inputs of turns name, each at least once.
+    fn blobs_of_files(&self, workspace: WorkspaceId) -> Read<'_, Vec<BlobId>>;
 
     /// What an earlier request of the same scope made.
     fn idempotency_fetch<'a>(&'a self, scope: &'a IdempotencyScope) -> Read<'a, Option<IdempotencyRecord>>;

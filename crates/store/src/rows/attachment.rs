@@ -13,3 +13,8 @@ table!(columns, Attachment in "attachments" {
 /// Session.
 pub(crate) const OF_SESSION: &str =
     concat!("SELECT ", columns!(), " FROM attachments WHERE session_id = $1 ORDER BY id");
+/// Workspace. Sessions that read the same share a row.
+pub(crate) const PINS: &str = concat!(
+    "SELECT DISTINCT a.pins FROM sessions s JOIN attachments a ON a.session_id = s.id",
+    " WHERE s.workspace_id = $1 AND s.deleted_at IS NULL AND a.pins <> '[]'"
+);

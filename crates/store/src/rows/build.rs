@@ -18,6 +18,13 @@ pub(crate) use columns as build_columns;
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM builds WHERE project_id = $1 AND number = $2");
 /// Project.
 pub(crate) const LIST: &str = concat!("SELECT ", columns!(), " FROM builds WHERE project_id = $1 ORDER BY number");
+/// Workspace.
+pub(crate) const OF_WORKSPACE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM builds WHERE project_id IN (SELECT id FROM projects WHERE workspace_id = $1 AND deleted_at IS NULL)",
+    " ORDER BY project_id, number"
+);
 /// Node.
 pub(crate) const UNENDED: &str = concat!(
     "SELECT ",

@@ -16,5 +16,10 @@ pub(crate) const BY_KEY: &str = concat!(
     columns!(),
     " FROM layers WHERE workspace_id = $1 AND node = $2 AND layer_key = $3 ORDER BY id DESC LIMIT 1"
 );
+/// Workspace, node.
+pub(crate) const LIST: &str =
+    concat!("SELECT ", columns!(), " FROM layers WHERE workspace_id = $1 AND node = $2 ORDER BY id");
+/// Layer.
+pub(crate) const REMOVE: &str = "DELETE FROM layers WHERE id = $1";
 /// Followed by the ids.
 pub(crate) const AMONG: &str = concat!("SELECT ", columns!(), " FROM layers WHERE id IN ");

@@ -38,8 +38,19 @@ pub(crate) const SUBTREE: &str = concat!(
     " FROM source_entries WHERE project_id = $1 AND (path = $2 OR (path > $2 || '/' AND path < $2 || '0')) ORDER BY path"
 );
 /// Project.
+pub(crate) const BLOBS: &str = "SELECT DISTINCT blob FROM source_entries WHERE project_id = $1 AND blob IS NOT NULL";
+/// Project.
 pub(crate) const LIST: &str =
     concat!("SELECT ", columns!(), " FROM source_entries WHERE project_id = $1 ORDER BY path");
+/// Project, path, limit. The primary key gives the order.
+pub(crate) const PAGE: &str =
+    concat!("SELECT ", columns!(), " FROM source_entries WHERE project_id = $1 AND path > $2 ORDER BY path LIMIT $3");
+/// Project, path, limit, the first path that is too far.
+pub(crate) const PAGE_BENEATH: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM source_entries WHERE project_id = $1 AND path > $2 AND path < $4 ORDER BY path LIMIT $3"
+);
 
 /// The entries to write, each path once (the last word holds) and in the order of the table.
 pub(crate) fn written(entries: &[SourceEntry]) -> Vec<&SourceEntry> {

@@ -26,3 +26,6 @@ pub(crate) const UNENDED: &str = concat!(
     "SELECT 1 FROM attachments a JOIN environments e ON e.id = a.environment_id",
     " WHERE a.session_id = turns.session_id AND e.node = $1) ORDER BY id"
 );
+/// Workspace. Inputs that may name files: how a text inside of one is quoted, it may look like it, too.
+pub(crate) const INPUTS_WITH_FILES: &str =
+    "SELECT input FROM turns WHERE workspace_id = $1 AND input LIKE '%\"blob\":%'";

@@ -12,3 +12,6 @@ table!(columns, Upload in "uploads" {
 
 /// Workspace, id.
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM uploads WHERE workspace_id = $1 AND id = $2");
+/// Workspace. The blobs of uploads and of what turns left.
+pub(crate) const BLOBS: &str =
+    "SELECT blob FROM uploads WHERE workspace_id = $1 UNION SELECT blob FROM artifacts WHERE workspace_id = $1";

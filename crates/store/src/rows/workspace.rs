@@ -10,3 +10,5 @@ table!(columns, Workspace in "workspaces" {
 
 /// No values.
 pub(crate) const FIRST: &str = concat!("SELECT ", columns!(), " FROM workspaces ORDER BY id LIMIT 1");
+/// No values.
+pub(crate) const LIST: &str = concat!("SELECT ", columns!(), " FROM workspaces ORDER BY id");

@@ -29,6 +29,7 @@ macro_rules! on_both {
     };
 }
 
+mod collection;
 mod commits;
 mod conflicts;
 mod mapping;

@@ -117,14 +117,16 @@ async fn builds(database: TestDatabase) {
     let (store, samples, mut runner) = (database.open().await, Samples::new(1), TestRunner::deterministic());
     let (project, sample) = samples.build(samples.project("p"), "node");
     let (layer, name) = (LayerId::new(&samples.ids), any::<String>);
-    let version =
-        (name(), name(), size(), size(), name()).prop_map(move |(id, description, source, size, target)| Version {
+    let version = (name(), name(), size(), size(), name(), prop::option::of(instant())).prop_map(
+        move |(id, description, source, size, target, removed_at)| Version {
             base: Base { id, description },
             layers: vec![PlacedLayer { target, layers: vec![layer] }],
             packages: vec![],
             source,
             size,
-        });
+            removed_at,
+        },
+    );
     let failure = name().prop_map(|message| BuildFailure { message, ..BuildFailure::interrupted() });
     let mut rows = Vec::new();
     for number in (0..CASES as u32).chain([u32::MAX]) {

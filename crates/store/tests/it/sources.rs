@@ -98,4 +98,48 @@ async fn questions_about_paths_are_exact(database: TestDatabase) {
     assert_eq!(store.source_at(project.id, &[]).await.unwrap(), []);
 }
 
-on_both!(twenty_thousand_entries_round_trip, an_edit_clears_then_removes_then_writes, questions_about_paths_are_exact,);
+async fn pages_follow_each_other_in_the_order_of_bytes(database: TestDatabase) {
+    let store = database.open().await;
+    let samples = Samples::new(1);
+    let (project, bystander) = (samples.project("p"), samples.project("q"));
+    let names =
+        ["B", "a", "a b", "a!x", "a-b", "a/b", "a/b/c", "a/é", "a/日本", "a0", "a_", "ab", "A%", "é", "\u{10ffff}"];
+    let edit = written(names.iter().map(|name| source_file(name, 1)).collect());
+    let other = written(vec![source_file("a/b", 1), source_file("zz", 1)]);
+    commit(&store, Changes::new().source(project.id, edit).source(bystander.id, other)).await;
+
+    let mut by_bytes = names;
+    by_bytes.sort_unstable();
+    let a = path("a");
+    for (under, expected) in [(None, &by_bytes[..]), (Some(&a), &["a/b", "a/b/c", "a/é", "a/日本"][..])] {
+        for limit in [1, 2, 4, 15, 100] {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let page = store.source_page(project.id, under, after.as_ref(), limit).await.unwrap();
+                assert!(page.rows.len() <= limit && (page.rows.len() == limit || !page.more));
+                found.extend(page.rows);
+                after = found.last().map(|entry| entry.path.clone());
+                if !page.more {
+                    break;
+                }
+            }
+            assert_eq!(paths(&found), expected, "under {under:?} by {limit}");
+        }
+    }
+    // A place in the order need not exist, nor lie beneath the directory.
+    let page = async |under: Option<&SourcePath>, after: &str| {
+        let after = path(after);
+        paths(&store.source_page(project.id, under, Some(&after), 1).await.unwrap().rows).join("")
+    };
+    assert_eq!(page(None, "a/a").await, "a/b");
+    assert_eq!(page(Some(&a), "B").await, "a/b");
+    assert_eq!(page(Some(&a), "ab").await, "");
+    assert_eq!(page(Some(&path("nothing")), "B").await, "");
+}
+
+on_both!(
+    pages_follow_each_other_in_the_order_of_bytes,
+    twenty_thousand_entries_round_trip,
+    an_edit_clears_then_removes_then_writes,
+    questions_about_paths_are_exact,
+);

@@ -197,6 +197,7 @@ fn version() -> Version {
         packages: vec![Package { manager: "pip".into(), name: "six".into(), version: "1.17.0".into() }],
         source: TreeSize { files: 1, bytes: 2 },
         size: TreeSize { files: 10, bytes: 20 },
+        removed_at: None,
     }
 }
 
