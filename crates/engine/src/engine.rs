@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use stead_domain::ids::ServerId;
-use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider, Store};
+use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider, Registries, Store};
 use stead_domain::time::Timestamp;
-use stead_projects::{Layout, Toolchain};
-use tokio::sync::Semaphore;
+use stead_projects::{Layout, OperatingSystem, Toolchain};
 
-use crate::builds::RunningBuilds;
+use crate::builds::{BuildQueue, RunningBuilds};
 use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::limits::{Limits, Settings};
@@ -30,6 +29,8 @@ pub struct Parts {
     pub provider: Arc<dyn Provider>,
     /// Where build steps run.
     pub sandboxes: Arc<dyn BuildSandboxes>,
+    /// Who is asked about packages.
+    pub registries: Arc<dyn Registries>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Identities and secrets.
@@ -38,6 +39,8 @@ pub struct Parts {
     pub layout: Layout,
     /// What builds install with, and the base they record.
     pub toolchain: Toolchain,
+    /// The system whose `/usr` sessions have.
+    pub system: OperatingSystem,
     /// What the operator decided.
     pub settings: Settings,
     /// The name of this machine in rows.
@@ -55,10 +58,12 @@ pub struct Inner {
     pub(crate) logs: Arc<dyn Logs>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) sandboxes: Arc<dyn BuildSandboxes>,
+    pub(crate) registries: Arc<dyn Registries>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn IdSource>,
     pub(crate) layout: Layout,
     pub(crate) toolchain: Toolchain,
+    pub(crate) system: OperatingSystem,
     pub(crate) settings: Settings,
     pub(crate) node: String,
     pub(crate) server: ServerId,
@@ -69,7 +74,7 @@ pub struct Inner {
     pub(crate) sweeper: Sweeper,
     pub(crate) builds: RunningBuilds,
     pub(crate) projects: Turnstile,
-    pub(crate) build_slots: Semaphore,
+    pub(crate) build_queue: BuildQueue,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -85,16 +90,18 @@ impl Engine {
     pub fn new(parts: Parts) -> Self {
         let server = ServerId::new(parts.ids.as_ref());
         Self(Arc::new(Inner {
-            build_slots: Semaphore::new(parts.settings.build_slots.max(1)),
+            build_queue: BuildQueue::new(parts.settings.build_slots),
             store: parts.store,
             blobs: parts.blobs,
             logs: parts.logs,
             provider: parts.provider,
             sandboxes: parts.sandboxes,
+            registries: parts.registries,
             clock: parts.clock,
             ids: parts.ids,
             layout: parts.layout,
             toolchain: parts.toolchain,
+            system: parts.system,
             settings: parts.settings,
             node: parts.node,
             server,

@@ -57,7 +57,7 @@ pub struct Settings {
     pub idle_stop: Duration,
     /// Builds that run at once.
     pub build_slots: usize,
-    /// The longest a build step may run.
+    /// The longest a build may run, from its slot on.
     pub build_time_limit: Duration,
     /// The longest that a layer of unpinned packages is taken again.
     pub layer_age: Duration,

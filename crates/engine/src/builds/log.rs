@@ -16,23 +16,84 @@ const READ: usize = 256 << 10;
 /// A raw log, live until the build has ended.
 pub type LogStream = BoxStream<'static, Result<Bytes>>;
 
-/// Appends to a build's log.
+/// Appends to a build's log. Steps that run side by side share it.
 pub(crate) struct BuildLog {
     engine: Engine,
     project: ProjectId,
     log: LogName,
+    /// The log store takes one writer at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Appends what one step says. A step that runs beside others writes whole lines, each with a tag in front.
+pub(crate) struct StepLog<'a> {
+    log: &'a BuildLog,
+    tag: Option<&'static str>,
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+}
+
+/// The longest line that is waited for.
+const LINE: usize = 16 << 10;
+
+impl<'a> StepLog<'a> {
+    pub(crate) fn new(log: &'a BuildLog, tag: Option<&'static str>) -> Self {
+        Self { log, tag, begun: Vec::new() }
+    }
+
+    /// Appends bytes as an installer wrote them.
+    pub(crate) async fn append(&mut self, bytes: Vec<u8>) -> Result<()> {
+        let Some(tag) = self.tag else { return self.log.append(bytes).await };
+        self.begun.extend_from_slice(&bytes);
+        let whole = match self.begun.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => end + 1,
+            None if self.begun.len() > LINE => self.begun.len(),
+            None => return Ok(()),
+        };
+        let rest = self.begun.split_off(whole);
+        let lines = std::mem::replace(&mut self.begun, rest);
+        self.log.append(tagged(tag, &lines)).await
+    }
+
+    /// Appends a line of the server's own.
+    pub(crate) async fn line(&mut self, text: &str) -> Result<()> {
+        self.append(format!("{text}\n").into_bytes()).await
+    }
+
+    /// Appends what is left of a line.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        match self.tag {
+            Some(tag) if !self.begun.is_empty() => self.log.append(tagged(tag, &std::mem::take(&mut self.begun))).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Each line with the tag in front and an end.
+fn tagged(tag: &str, lines: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(lines.len() + 64);
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        out.extend_from_slice(tag.as_bytes());
+        out.extend_from_slice(b" | ");
+        out.extend_from_slice(line);
+    }
+    if !out.ends_with(b"\n") {
+        out.push(b'\n');
+    }
+    out
 }
 
 impl BuildLog {
     /// Appends bytes as an installer wrote them.
-    pub(crate) async fn append(&mut self, bytes: Vec<u8>) -> Result<()> {
+    pub(crate) async fn append(&self, bytes: Vec<u8>) -> Result<()> {
+        let _turn = self.turn.lock().await;
         self.engine.logs.append(self.log, bytes).await.map_err(log_failed)?;
         self.engine.hub.wake(Topic::Project(self.project));
         Ok(())
     }
 
     /// Appends a line of the server's own.
-    pub(crate) async fn line(&mut self, text: &str) -> Result<()> {
+    pub(crate) async fn line(&self, text: &str) -> Result<()> {
         self.append(format!("{text}\n").into_bytes()).await
     }
 
@@ -43,7 +104,8 @@ impl BuildLog {
 
 impl Engine {
     pub(crate) fn open_build_log(&self, project: ProjectId, number: u32) -> BuildLog {
-        BuildLog { engine: self.clone(), project, log: LogName::Build(project, number) }
+        let log = LogName::Build(project, number);
+        BuildLog { engine: self.clone(), project, log, turn: tokio::sync::Mutex::default() }
     }
 
     /// A build's log as text: the first 256 KiB and the last 768 KiB, with what is between stated.
@@ -91,5 +153,16 @@ impl Engine {
             }
         })
         .boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_is_tagged_and_ends() {
+        assert_eq!(tagged("node", b"a\n\nb\n"), b"node | a\nnode | \nnode | b\n");
+        assert_eq!(tagged("node", b"half"), b"node | half\n");
     }
 }

@@ -3,6 +3,8 @@
 mod admit;
 mod log;
 mod purge;
+mod queue;
+mod schedule;
 mod step;
 mod work;
 
@@ -16,6 +18,7 @@ use stead_domain::build::BuildFailure;
 use tokio_util::sync::CancellationToken;
 
 pub use self::log::LogStream;
+pub(crate) use self::queue::BuildQueue;
 pub(crate) use self::work::layout_failed;
 
 /// The builds that a task of this process works on.

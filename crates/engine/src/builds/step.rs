@@ -2,6 +2,7 @@
 //! key, and kept.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stead_domain::build::{BuildFailureKind, BuildLimit, Layer, Package};
 use stead_domain::changes::Changes;
@@ -10,11 +11,13 @@ use stead_domain::ports::{
     BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
     ProviderError, Runtime, RuntimeError,
 };
-use stead_domain::{BlobId, LayerId, Result};
+use stead_domain::{LayerId, Result};
 use stead_projects::layout::{Sealed, SourceTree, StepPlace};
 use stead_projects::packages;
 use stead_projects::plan::{Command, InstallPlan, PackageList, Step};
+use tokio::time::Instant;
 
+use super::schedule::StepRun;
 use super::work::{Stopped, Work, place_failed};
 use crate::commit::store_failed;
 use crate::engine::Engine;
@@ -35,18 +38,19 @@ impl Engine {
     /// The layer of the step's key, unless the build is to be fresh or the layer is too old for what it installed.
     pub(super) async fn existing_layer(
         &self,
-        work: &mut Work,
-        step: &Step,
-        key: BlobId,
+        work: &Work,
+        plan: &InstallPlan,
+        run: &mut StepRun<'_>,
     ) -> Result<Option<Layer>, Stopped> {
+        let step = &plan.steps[run.index];
         let workspace = work.project.workspace_id;
         if work.fresh {
             return Ok(None);
         }
-        let layer = self.store.layer_by_key(workspace, &self.node, key).await.map_err(store_failed)?;
+        let layer = self.store.layer_by_key(workspace, &self.node, run.key).await.map_err(store_failed)?;
         let Some(layer) = layer else { return Ok(None) };
         if !step.pinned && self.now().since(layer.created_at) > self.settings.layer_age {
-            work.log
+            run.log
                 .line(&format!("{}: the layer of {} is too old for unpinned packages", step.name, date(&layer)))
                 .await?;
             return Ok(None);
@@ -56,28 +60,25 @@ impl Engine {
             return Ok(None);
         }
         let line = format!("{}: nothing to install, its inputs are those of the layer of {}", step.name, date(&layer));
-        work.log.line(&line).await?;
+        run.log.line(&line).await?;
         Ok(Some(layer))
     }
 
     /// Runs the step and keeps what it wrote.
     pub(super) async fn run_step(
         &self,
-        work: &mut Work,
+        work: &Work,
         plan: &Arc<InstallPlan>,
-        index: usize,
-        lowers: &[LayerId],
-        key: BlobId,
+        run: &mut StepRun<'_>,
     ) -> Result<Layer, Stopped> {
+        let index = run.index;
         let step = &plan.steps[index];
-        work.log.line(&format!("{}: installing", step.name)).await?;
-        for input in &step.key_inputs {
-            work.log.line(&format!("  {input}")).await?;
-        }
-        let place = self.prepare(work, plan.clone(), index, lowers.to_vec()).await?;
+        let inputs: String = step.key_inputs.iter().map(|input| format!("\n  {input}")).collect();
+        run.log.line(&format!("{}: installing{inputs}", step.name)).await?;
+        let place = self.prepare(work, plan.clone(), index, run.lowers.clone()).await?;
         let sandbox = self.open_sandbox(work, step, &place).await?;
         self.faults.point("build.step.opened");
-        let ran = self.run_commands(work, step, sandbox.as_ref()).await;
+        let ran = self.run_commands(work, step, sandbox.as_ref(), run).await;
         // Only now can it be told whether a limit ended the step.
         let exceeded = match &ran {
             Err(Stopped::Failed(failure)) if failure.kind == BuildFailureKind::Step => sandbox.exceeded().await,
@@ -96,7 +97,7 @@ impl Engine {
         let id = LayerId::new(self.ids.as_ref());
         let (sealed, npm) = self.keep(work, plan.clone(), index, place, id).await?;
         for name in &sealed.removed {
-            work.log
+            run.log
                 .line(&format!("{}: `{name}` is neither file, directory nor link and was removed", step.name))
                 .await?;
         }
@@ -105,7 +106,7 @@ impl Engine {
             id,
             workspace_id: work.project.workspace_id,
             project_id: work.project.id,
-            key,
+            key: run.key,
             node: self.node.clone(),
             step: step.name.clone(),
             packages: listed,
@@ -177,27 +178,28 @@ impl Engine {
             overlay,
             network: if step.network { NetworkPolicy::Enabled } else { NetworkPolicy::Disabled },
             limits: self.settings.build_sandbox,
-            time_limit: self.settings.build_time_limit,
+            time_limit: left(work),
         };
         self.sandboxes.open(spec).await.map_err(provider_failed)
     }
 
     async fn run_commands(
         &self,
-        work: &mut Work,
+        work: &Work,
         step: &Step,
         sandbox: &dyn BuildSandbox,
+        run: &mut StepRun<'_>,
     ) -> Result<Vec<Package>, Stopped> {
         let runtime = sandbox.runtime();
         for command in &step.commands {
-            let exit = self.run_command(work, runtime.as_ref(), command, &mut None).await?;
+            let exit = self.run_command(work, runtime.as_ref(), command, run, &mut None).await?;
             judge(step, exit, self.settings.build_time_limit.as_secs())?;
         }
         let mut listed = Vec::new();
         for list in &step.packages {
             if let PackageList::Pip(command) = list {
                 let mut output = Some(Vec::new());
-                let exit = self.run_command(work, runtime.as_ref(), command, &mut output).await?;
+                let exit = self.run_command(work, runtime.as_ref(), command, run, &mut output).await?;
                 if exit.code == Some(0) {
                     listed.extend(packages::parse_pip(&output.unwrap_or_default()));
                 }
@@ -209,9 +211,10 @@ impl Engine {
     /// Runs one command to its end; with `captured` its standard output goes there instead of into the log.
     async fn run_command(
         &self,
-        work: &mut Work,
+        work: &Work,
         runtime: &dyn Runtime,
         command: &Command,
+        run: &mut StepRun<'_>,
         captured: &mut Option<Vec<u8>>,
     ) -> Result<ExecExit, Stopped> {
         let request = ExecRequest {
@@ -219,7 +222,7 @@ impl Engine {
             env: command.env.clone(),
             directory: command.directory.clone(),
             stdin: false,
-            time_limit: Some(self.settings.build_time_limit),
+            time_limit: Some(left(work)),
             output_limit: Some(OUTPUT),
         };
         let lost = |error: RuntimeError| {
@@ -235,17 +238,22 @@ impl Engine {
                             captured.extend(bytes.into_iter().take(LISTED.saturating_sub(captured.len())));
                         }
                     }
-                    ExecEvent::Output(_, bytes) => work.log.append(bytes).await?,
+                    ExecEvent::Output(_, bytes) => run.log.append(bytes).await?,
                     ExecEvent::Exited(_) if cancelled => return Err(Stopped::Failed(self.builds.cancelled())),
                     ExecEvent::Exited(exit) => return Ok(exit),
                 },
-                () = work.cancel.cancelled(), if !cancelled => {
+                () = run.stop.cancelled(), if !cancelled => {
                     cancelled = true;
                     exec.kill().await.map_err(lost)?;
                 }
             }
         }
     }
+}
+
+/// What is left of the build's time. A command that begins late gets a moment all the same, and is ended as late.
+fn left(work: &Work) -> Duration {
+    work.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100))
 }
 
 /// Which limit a provider says was reached.
@@ -262,9 +270,10 @@ fn judge(step: &Step, exit: ExecExit, seconds: u64) -> Result<(), Stopped> {
     let name = &step.name;
     match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Exited, Some(0), None) => Ok(()),
-        (ExitReason::TimeLimit, ..) => {
-            Err(Stopped::limit(BuildLimit::Time, format!("{name} reached the time limit of {seconds} seconds")))
-        }
+        (ExitReason::TimeLimit, ..) => Err(Stopped::limit(
+            BuildLimit::Time,
+            format!("{name} was at work when the build reached its time limit of {seconds} seconds"),
+        )),
         (ExitReason::OutputLimit, ..) => {
             Err(Stopped::limit(BuildLimit::Output, format!("{name} said more than the output limit")))
         }

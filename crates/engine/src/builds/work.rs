@@ -4,9 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use stead_domain::build::{
-    Build, BuildEvent, BuildFailure, BuildFailureKind, BuildLimit, Layer, Package, Stage, Version,
-};
+use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, BuildLimit, Package, Stage, Version};
 use stead_domain::changes::Changes;
 use stead_domain::lease::Lease;
 use stead_domain::project::Project;
@@ -15,6 +13,7 @@ use stead_domain::{BlobId, Code, Error, LayerId, ProjectId, Result, WorkspaceId}
 use stead_projects::layout::{PreviousVersion, SourceTree, remove_tree};
 use stead_projects::plan::{self, BuildSettings, InstallPlan};
 use stead_projects::{LayoutError, packages, snapshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::log::BuildLog;
@@ -69,6 +68,8 @@ pub(super) struct Work {
     pub(super) entries: Arc<Vec<SourceEntry>>,
     pub(super) log: BuildLog,
     pub(super) cancel: CancellationToken,
+    /// When the build reaches its time limit.
+    pub(super) deadline: Instant,
 }
 
 impl Engine {
@@ -78,8 +79,8 @@ impl Engine {
         self.supervisor.spawn("work on a build", async move {
             let Some(working) = engine.builds.begin(project, number) else { return };
             let cancel = working.cancel.clone();
-            let permit = tokio::select! {
-                permit = engine.build_slots.acquire() => permit,
+            let _slot = tokio::select! {
+                slot = engine.build_queue.slot(workspace) => slot,
                 () = cancel.cancelled() => {
                     // One that waits for a slot goes on waiting when the server starts again.
                     if engine.builds.is_closing() {
@@ -89,7 +90,6 @@ impl Engine {
                     return;
                 }
             };
-            let Ok(_permit) = permit else { return };
             if let Err(error) = engine.work(workspace, project, number, cancel).await {
                 tracing::error!(project.id = %project, build = number, error = %error, cause = ?error.cause, "a build broke");
                 let message = "the server failed to carry the build out; its log says why".to_owned();
@@ -112,15 +112,16 @@ impl Engine {
         let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
         let row = row.ok_or_else(|| Error::new(Code::ProjectNotFound, "the project is gone"))?;
         let entries = self.snapshot_entries(workspace, build.snapshot).await?;
-        let mut work = Work {
+        let work = Work {
             project: row,
             number,
             fresh: build.fresh,
             entries: Arc::new(entries),
             log: self.open_build_log(project, number),
             cancel,
+            deadline: Instant::now() + self.settings.build_time_limit,
         };
-        let made = self.make_version(&mut work).await;
+        let made = self.make_version(&work).await;
         let event = match made {
             Ok(version) => {
                 work.log.line(&format!("version {number} is ready: {} packages", version.packages.len())).await?;
@@ -159,7 +160,7 @@ impl Engine {
         Ok(snapshot::for_build(&entries))
     }
 
-    async fn make_version(&self, work: &mut Work) -> Result<Version, Stopped> {
+    async fn make_version(&self, work: &Work) -> Result<Version, Stopped> {
         let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
         self.enter(work, Stage::CopyingFiles).await?;
         let source = TreeSize::of(work.entries.iter());
@@ -169,26 +170,7 @@ impl Engine {
             work.log.line(line).await?;
         }
         self.lay_out(work, plan.clone()).await?;
-        let mut layers: Vec<Layer> = Vec::new();
-        let mut stage = Stage::CopyingFiles;
-        for index in 0..plan.steps.len() {
-            if work.cancel.is_cancelled() {
-                return Err(Stopped::Failed(self.builds.cancelled()));
-            }
-            let step = &plan.steps[index];
-            if step.stage != stage {
-                stage = step.stage;
-                self.enter(work, stage).await?;
-            }
-            let lowers: Vec<LayerId> = step.lower.iter().map(|lower| layers[*lower].id).collect();
-            // A layer on top of others holds a difference, so it goes with those very layers alone.
-            let key = step.layer_key(&lowers);
-            let layer = match self.existing_layer(work, step, key).await? {
-                Some(layer) => layer,
-                None => self.run_step(work, &plan, index, &lowers, key).await?,
-            };
-            layers.push(layer);
-        }
+        let layers = self.run_steps(work, &plan).await?;
         self.enter(work, Stage::Finishing).await?;
         let ids: Vec<LayerId> = layers.iter().map(|layer| layer.id).collect();
         let packages: Vec<Package> = packages::combine(layers.iter().map(|layer| layer.packages.as_slice()));
@@ -197,7 +179,8 @@ impl Engine {
             size.files += layer.size.files;
             size.bytes += layer.size.bytes;
         }
-        let version = Version { base: self.toolchain.base(), layers: plan.placed(&ids), packages, source, size };
+        let (base, layers) = (self.toolchain.base(), plan.placed(&ids));
+        let version = Version { base, layers, packages, source, size, removed_at: None };
         tracing::info!(project.id = %project, build = number, workspace.id = %workspace, "a version is sealed");
         Ok(version)
     }

@@ -96,7 +96,7 @@ impl Layout {
         self.data.join("builds")
     }
 
-    /// A project's installer caches.
+    /// A project's installer caches, a directory per stage.
     pub fn cache(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
         self.data.join("caches").join(workspace.hex()).join(project.hex())
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 use stead_domain::LayerId;
+use stead_domain::build::Stage;
 use stead_domain::source::SourceEntry;
 
 use super::seal::{Sealed, Whiteouts, is_there, seal_tree};
@@ -39,6 +40,16 @@ pub struct StepPlace {
     pub result: PathBuf,
 }
 
+/// Steps of different stages run at the same time, each as another user: every stage has a cache of its own.
+fn cache_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::PythonPackages => "python",
+        Stage::NodePackages => "node",
+        Stage::SystemPackages => "system",
+        Stage::Waiting | Stage::CopyingFiles | Stage::SetupScript | Stage::Finishing => "setup",
+    }
+}
+
 impl Layout {
     /// Lays out what the step at `index` sees at `mount`. `lowers` are the layers of the steps in `step.lower`, in that order.
     pub fn prepare_step(
@@ -60,7 +71,7 @@ impl Layout {
             StepFiles::Whole => tree.entries,
         };
         lay_out(&files, tree, entries, Form::Working { replaced: &step.replaced }, &[])?;
-        let installer_cache = self.cache(tree.workspace, tree.project);
+        let installer_cache = self.cache(tree.workspace, tree.project).join(cache_name(step.stage));
         if !cache::is_fit(&installer_cache)? {
             remove_tree(&installer_cache)?;
         }
