@@ -5,8 +5,8 @@ use std::io::{self, Cursor};
 use crate::{
     archive::{self, Limits, Sink},
     manifest::{
-        PackageJson, PackageLock, PnpmLock, PnpmWorkspace, Pyproject, Requirements, YarnLock, YarnSettings,
-        encoding_problem, normalise_for_bash,
+        PackageJson, PackageLock, PipfileLock, PnpmLock, PnpmWorkspace, PoetryLock, Pyproject, PythonLock, Requirements,
+        UvLock, YarnLock, YarnSettings, encoding_problem, normalise_for_bash, pipfile_requirements,
     },
     path::BundlePath,
 };
@@ -65,8 +65,36 @@ pub fn fuzz_manifests(data: &[u8]) {
     let _ = YarnLock::parse(data);
     let _ = YarnSettings::parse(data);
     let _ = YarnSettings::parse_classic(data);
+    fuzz_python_locks(data);
     let _ = encoding_problem(data);
     assert!(normalise_for_bash(data).len() <= data.len(), "a script grew");
+}
+
+/// Reads `data` as every kind of lock of Python's tools; no package of it may fill more than its own line.
+fn fuzz_python_locks(data: &[u8]) {
+    let check = |lock: &PythonLock| {
+        for package in &lock.packages {
+            let line = package.line("/env/p");
+            assert!(!line.contains(['\n', '\r']) && !line.starts_with('-'), "an odd line: {line:?}");
+        }
+    };
+    if let Ok(parsed) = UvLock::parse(data, &[]) {
+        check(&parsed.lock);
+        if let Ok(manifest) = Pyproject::parse(data) {
+            parsed.members.iter().for_each(|member| drop(member.fits(&manifest)));
+        }
+    }
+    if let Ok(parsed) = PoetryLock::parse(data, data) {
+        check(&parsed.lock);
+        let _ = parsed.fits();
+    }
+    if let Ok(parsed) = PipfileLock::parse(data) {
+        check(&parsed.lock);
+        let _ = parsed.fits(data);
+    }
+    if let Ok(lock) = pipfile_requirements(data) {
+        check(&lock);
+    }
 }
 
 /// Reads `data` as a path and checks that an accepted one stays beneath its root.

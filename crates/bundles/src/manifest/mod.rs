@@ -8,6 +8,7 @@ mod package_lock;
 mod platform;
 mod pnpm_lock;
 mod pyproject;
+mod python_lock;
 mod requirements;
 mod requirements_line;
 mod setup_script;
@@ -21,6 +22,9 @@ pub use package_lock::{LockedPackage, MissingVariant, PackageLock};
 pub use platform::Platform;
 pub use pnpm_lock::{PnpmLock, PnpmWorkspace};
 pub use pyproject::{Pyproject, PyprojectError};
+pub use python_lock::{
+    LockError, LockedRequirement, LockedSource, PipfileLock, PoetryLock, PythonLock, UvLock, pipfile_requirements, version_fits,
+};
 pub use requirements::{ReadPath, Requirement, Requirements};
 pub use requirements_line::LineKind;
 pub use setup_script::{encoding_problem, normalise_for_bash};

@@ -29,6 +29,10 @@ pub struct Pyproject {
     pub backend_path: Vec<String>,
     /// Files that the metadata names: `readme`, `license.file`, `license-files` (patterns).
     pub metadata_files: Vec<String>,
+    /// What `tool.uv.package` or `tool.poetry.package-mode` says: whether the project is a package at all.
+    pub is_package: Option<bool>,
+    /// The package indexes that `tool.uv` names.
+    pub named_indexes: Vec<String>,
 }
 
 /// Why a `pyproject.toml` cannot be read.
@@ -58,6 +62,8 @@ impl Pyproject {
             metadata_files.extend(string_or_file(project.get("license"), false));
             metadata_files.extend(strings(project.get("license-files")));
         }
+        let tool = table.get("tool").and_then(Value::as_table);
+        let of_tool = |name: &str, key: &str| tool.and_then(|tool| tool.get(name)?.get(key));
         let of_project = |key: &str| project.and_then(|table| table.get(key));
         let of_build = |key: &str| build.and_then(|table| table.get(key));
         Ok(Self {
@@ -72,6 +78,10 @@ impl Pyproject {
             build_backend: string(of_build("build-backend")),
             backend_path: strings(of_build("backend-path")),
             metadata_files,
+            is_package: [("uv", "package"), ("poetry", "package-mode")]
+                .into_iter()
+                .find_map(|(name, key)| of_tool(name, key).and_then(Value::as_bool)),
+            named_indexes: tool.and_then(|tool| tool.get("uv")?.as_table()).map(named_indexes).unwrap_or_default(),
         })
     }
 
@@ -87,6 +97,15 @@ impl Pyproject {
             && !self.dependencies.iter().any(|dependency| dependency.contains("file:"));
         is_static.then(|| self.dependencies.clone())
     }
+}
+
+/// `index = [{ url = "…" }]`, and the options that came before it.
+fn named_indexes(uv: &Table) -> Vec<String> {
+    let tables = uv.get("index").and_then(Value::as_array).into_iter().flatten();
+    let mut urls: Vec<String> = tables.filter_map(|index| string(index.get("url"))).collect();
+    urls.extend(string(uv.get("index-url")));
+    urls.extend(strings(uv.get("extra-index-url")));
+    urls
 }
 
 fn string(value: Option<&Value>) -> Option<String> {
@@ -121,6 +140,9 @@ mod tests {
         assert!(parsed.is_installable() && !parsed.has_build_system);
         let dynamic = Pyproject::parse(b"[project]\nname='a'\ndynamic=['dependencies']").unwrap();
         assert_eq!(dynamic.static_dependencies(), None);
+        let text = b"[tool.uv]\npackage=false\nextra-index-url=['u2']\n[[tool.uv.index]]\nname='x'\nurl='u1'\n";
+        let uv = Pyproject::parse(text).unwrap();
+        assert_eq!((uv.is_package, uv.named_indexes), (Some(false), vec!["u1".to_owned(), "u2".to_owned()]));
         let tools = Pyproject::parse(b"[tool.black]\nline-length = 100").unwrap();
         assert!(!tools.is_installable() && tools.static_dependencies().is_none());
         let wrong = Pyproject::parse(b"[project]\nname = 1\ndependencies = 'x'").unwrap();

@@ -103,7 +103,7 @@ impl Requirements {
 }
 
 /// Joins and normalises. `None` when the path is absolute, leaves the root or expands a variable.
-fn join(directory: &str, path: &str) -> Option<String> {
+pub(super) fn join(directory: &str, path: &str) -> Option<String> {
     if path.starts_with('/') || path.contains('\\') || path.contains("${") {
         return None;
     }

@@ -184,7 +184,7 @@ fn unnamed(requirement: &str) -> LineKind {
     LineKind::Unknown
 }
 
-fn is_remote(address: &str) -> bool {
+pub(super) fn is_remote(address: &str) -> bool {
     let Some((scheme, _)) = address.split_once("://") else { return false };
     let transport = scheme.rsplit('+').next().unwrap_or_default();
     matches!(transport, "http" | "https" | "ssh" | "git" | "svn" | "ftp")

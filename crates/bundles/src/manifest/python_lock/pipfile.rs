@@ -12,6 +12,8 @@ use crate::manifest::text::decode;
 
 /// What Pipenv calls the public index: packages of it come from the index that the server is told to use.
 const USUAL_INDEX: &str = "pypi";
+const MARKERS: [&str; 6] =
+    ["sys_platform", "os_name", "platform_machine", "platform_system", "python_version", "python_full_version"];
 
 /// A parsed `Pipfile.lock`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +137,14 @@ fn requirement(name: &str, entry: &Map<String, Json>, indexes: &Indexes) -> Resu
         hashes.clear();
     }
     hashes.sort_unstable();
-    let marker = text("markers").map(str::to_owned);
+    // A `Pipfile` may also name parts of a marker one by one.
+    let parts = MARKERS.iter().filter_map(|key| Some(format!("{key} {}", text(key)?)));
+    let parts: Vec<String> = text("markers").map(str::to_owned).into_iter().chain(parts).collect();
+    let marker = match parts.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        _ => Some(parts.iter().map(|part| format!("({part})")).collect::<Vec<_>>().join(" and ")),
+    };
     let mut one = LockedRequirement { name: name.to_owned(), specifier, marker, hashes, source }.checked()?;
     if !extras.is_empty() {
         one.name = format!("{name}[{}]", extras.join(","));
@@ -219,8 +228,8 @@ mod tests {
         for entry in ["[]", r#"{"hg":"https://h/r"}"#, r#"{"path":"../x"}"#, r#"{"extras":["] -r x ["]}"#] {
             assert!(lock(entry).unwrap_err().to_string().contains("`a`"), "{entry}");
         }
-        let bare = pipfile_requirements(b"[packages]\na = '*'\nb = {version = '>=1', markers = \"x == '1'\"}\nc = '~=2.0'").unwrap();
+        let bare = pipfile_requirements(b"[packages]\na = '*'\nb = {version = '>=1', markers = \"x == '1'\"}\nc = '~=2.0'\nd = {version = '*', os_name = \"== 'nt'\"}").unwrap();
         let lines: Vec<String> = bare.packages.iter().map(|one| one.line("/m")).collect();
-        assert_eq!(lines, ["a", "b>=1 ; x == '1'", "c~=2.0"]);
+        assert_eq!(lines, ["a", "b>=1 ; x == '1'", "c~=2.0", "d ; os_name == 'nt'"]);
     }
 }

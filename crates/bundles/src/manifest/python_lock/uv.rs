@@ -205,10 +205,14 @@ mod tests {
                 "coverage==7.17.5 ; python_full_version >= '3.11'",
                 "iniconfig==2.1.0 ; python_full_version < '3.10'",
                 "iniconfig==2.3.1 ; python_full_version >= '3.10'",
+                "numpy==1.26.4 ; python_full_version < '3.10'",
+                "numpy==2.2.6 ; python_full_version == '3.10.*'",
+                "numpy==2.4.6 ; python_full_version == '3.11.*'",
+                "numpy==2.5.5 ; python_full_version >= '3.12'",
                 "own @ file:///m/libs/own",
                 "packaging==26.3 ; python_full_version < '3.10'",
                 "packaging==26.4 ; python_full_version >= '3.10'",
-                "tomli==2.3.0 ; (python_full_version < '3.10') or (python_full_version == '3.10.*')",
+                "tomli==2.5.0 ; (python_full_version < '3.10') or (python_full_version == '3.10.*')",
             ]
         );
         assert!(parsed.installs_root && parsed.requires_python.as_deref() == Some(">=3.9"));
