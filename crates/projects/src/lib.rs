@@ -19,8 +19,10 @@ pub mod layout;
 pub mod packages;
 pub mod plan;
 pub mod snapshot;
+mod system;
 pub mod toolchain;
 
 pub use layout::{Layout, LayoutError};
 pub use plan::{BuildSettings, InstallPlan, PlanError, Step};
+pub use system::OperatingSystem;
 pub use toolchain::Toolchain;
