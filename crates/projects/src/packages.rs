@@ -1,5 +1,7 @@
 //! What was installed, according to the installers themselves.
 
+mod tree;
+
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -24,10 +26,10 @@ pub fn parse_pip(output: &[u8]) -> Vec<Package> {
     listed.into_iter().map(|item| package("pip", item.name, item.version)).collect()
 }
 
-/// Reads what npm installed beneath `tree`, the root of a step's kept tree; nothing when npm installed nothing. The tree is
-/// the work of a stranger's scripts, so no link in it is followed.
+/// Reads what npm, pnpm or Yarn installed beneath `tree`, the root of a step's kept tree; nothing when none of them installed
+/// anything. The tree is the work of a stranger's scripts, so no link in it is followed.
 pub fn read_npm(tree: &Path) -> Vec<Package> {
-    let Some(bytes) = read_beneath(tree, HIDDEN_LOCK) else { return Vec::new() };
+    let Some(bytes) = read_beneath(tree, HIDDEN_LOCK) else { return tree::read(tree) };
     let Ok(lock) = PackageLock::parse(&bytes) else { return Vec::new() };
     let mut packages: Vec<Package> =
         lock.packages.into_iter().map(|locked| package("npm", locked.name, locked.version)).collect();

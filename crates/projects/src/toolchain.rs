@@ -3,10 +3,14 @@
 //! On the native provider a session's `/usr` is the host's, so the tools are the ones under `/usr/bin`, never what some
 //! `PATH` names: a version manager's shim in a home directory does not exist in a sandbox.
 
+mod node_tools;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use stead_domain::build::Base;
+
+pub use node_tools::{NodeTool, NodeTools};
 
 /// The interpreter for `.venv`, the same path inside and outside.
 pub const PYTHON: &str = "/usr/bin/python3";
@@ -57,6 +61,8 @@ pub struct Toolchain {
     pub node: Option<Node>,
     /// uv, when the operator placed one.
     pub uv: Option<Uv>,
+    /// pnpm and Yarn, when the operator placed them; see [`Toolchain::with_node_tools`].
+    pub node_tools: NodeTools,
 }
 
 /// Where a uv may be: its path on the host, and inside a sandbox.
@@ -91,8 +97,22 @@ impl Toolchain {
             let python = python.join().ok().flatten().map(|version| Python { version, pip });
             let node = node.join().ok().flatten();
             let node = node.map(|version| Node { version: version.trim_start_matches('v').to_owned(), npm });
-            Self { architecture: std::env::consts::ARCH.to_owned(), libc, python, node, uv: uv.join().ok().flatten() }
+            Self {
+                architecture: std::env::consts::ARCH.to_owned(),
+                libc,
+                python,
+                node,
+                uv: uv.join().ok().flatten(),
+                node_tools: NodeTools::default(),
+            }
         })
+    }
+
+    /// The same with what lies in `toolchains`, the directory that sandboxes see as `/opt/stead`.
+    #[must_use]
+    pub fn with_node_tools(mut self, toolchains: &Path) -> Self {
+        self.node_tools = NodeTools::detect(toolchains);
+        self
     }
 
     /// The base that versions built here record.
@@ -162,6 +182,7 @@ mod tests {
             python: Some(Python { version: "3.11.2".into(), pip: Some("23.0.1".into()) }),
             node: Some(Node { version: "20.20.2".into(), npm: Some("10.8.2".into()) }),
             uv: None,
+            node_tools: NodeTools::default(),
         }
     }
 

@@ -23,12 +23,13 @@ pub use platform::Platform;
 pub use pnpm_lock::{PnpmLock, PnpmWorkspace};
 pub use pyproject::{Pyproject, PyprojectError};
 pub use python_lock::{
-    LockError, LockedRequirement, LockedSource, PipfileLock, PoetryLock, PythonLock, UvLock, pipfile_requirements, version_fits,
+    LockError, LockedRequirement, LockedSource, PipfileLock, PoetryLock, PythonLock, UvLock, pipfile_requirements,
+    version_fits,
 };
 pub use requirements::{ReadPath, Requirement, Requirements};
 pub use requirements_line::LineKind;
 pub use setup_script::{encoding_problem, normalise_for_bash};
-pub use text::{MANIFEST_MAX_BYTES, TextError};
+pub use text::{MANIFEST_MAX_BYTES, TextError, decode as decode_text};
 pub use yaml::YamlError;
 pub use yarn_lock::YarnLock;
 pub use yarn_settings::YarnSettings;

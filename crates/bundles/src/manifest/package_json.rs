@@ -7,9 +7,17 @@ use serde_json::{Map, Value};
 use super::pnpm_lock::{self, beneath};
 use super::text::{TextError, decode};
 
-/// Scripts that npm runs for the root project during `npm ci` and `npm install`.
-const LIFECYCLE: [&str; 7] =
-    ["preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"];
+/// Scripts that the managers run for the root project, and for packages of its workspace, during an install.
+const LIFECYCLE: [&str; 8] = [
+    "pnpm:devPreinstall",
+    "preinstall",
+    "install",
+    "postinstall",
+    "prepublish",
+    "preprepare",
+    "prepare",
+    "postprepare",
+];
 const DEPENDENCY_FIELDS: [&str; 4] = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
 
 /// A parsed `package.json`. Fields of the wrong type count as absent; npm will say so better.

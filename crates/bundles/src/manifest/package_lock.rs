@@ -124,7 +124,10 @@ impl PackageLock {
 
     fn add(&mut self, name: String, entry: &Map<String, Value>, top_level: bool) {
         let Some(version) = string(entry, "version") else { return };
-        let hashed = entry.get("integrity").is_some_and(Value::is_string);
+        // One that came inside another is covered by that one's hash, and a commit is a hash of its own.
+        let covered = entry.get("inBundle").or_else(|| entry.get("bundled")).and_then(Value::as_bool) == Some(true)
+            || string(entry, "resolved").is_some_and(|resolved| resolved.starts_with("git"));
+        let hashed = covered || entry.get("integrity").is_some_and(Value::is_string);
         self.packages.push(LockedPackage { name, version, top_level, hashed });
     }
 }

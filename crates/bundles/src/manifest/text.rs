@@ -23,8 +23,8 @@ pub enum TextError {
     TooLarge,
 }
 
-/// The text without a byte order mark.
-pub(super) fn decode(bytes: &[u8]) -> Result<&str, TextError> {
+/// The text of a manifest's bytes, without a byte order mark.
+pub fn decode(bytes: &[u8]) -> Result<&str, TextError> {
     if bytes.len() > MANIFEST_MAX_BYTES {
         return Err(TextError::TooLarge);
     }

@@ -48,6 +48,12 @@ impl<'a> Sources<'a> {
             .into_iter()
     }
 
+    /// The regular files of this name, in the root and beneath it.
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &'a SourceEntry> {
+        let is_named = move |entry: &&SourceEntry| entry.path.as_str().rsplit('/').next() == Some(name);
+        self.by_path.values().copied().filter(|entry| !entry.is_directory()).filter(is_named)
+    }
+
     /// A manifest's bytes; one that no parser would read is refused before it is loaded.
     pub(super) fn read(&self, entry: &SourceEntry) -> Result<Vec<u8>, PlanError> {
         if entry.size() > MANIFEST_MAX_BYTES as u64 {

@@ -23,6 +23,7 @@ fn toolchain() -> Toolchain {
         python: Some(Python { version: "3.11.2".into(), pip: Some("23.0.1".into()) }),
         node: Some(Node { version: "20.20.2".into(), npm: Some("10.8.2".into()) }),
         uv: None,
+        node_tools: crate::toolchain::NodeTools::default(),
     }
 }
 

@@ -17,7 +17,8 @@ impl Dependency {
     /// Takes a dependency apart. None when it does not look like one.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))).unwrap_or(text.len());
+        let end =
+            text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))).unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
         if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
             return None;
@@ -86,7 +87,10 @@ mod tests {
             (one.name, one.extras.join("+"), one.specifier, one.has_address, one.marker.unwrap_or_default())
         };
         let of = |a: &str, b: &str, c: &str, d, e: &str| (a.into(), b.into(), c.into(), d, e.into());
-        assert_eq!(parsed("Zope.Interface[X_y, z] (>=1, <2) ; a == 'b'"), of("zope-interface", "x-y+z", ">=1, <2", false, "a == 'b'"));
+        assert_eq!(
+            parsed("Zope.Interface[X_y, z] (>=1, <2) ; a == 'b'"),
+            of("zope-interface", "x-y+z", ">=1, <2", false, "a == 'b'")
+        );
         assert_eq!(parsed("a @ https://h/x;y ; m == 'n'"), of("a", "", "", true, "m == 'n'"));
         assert_eq!(Dependency::parse("--index-url x"), None);
         assert_eq!(clauses(">= 1.01,<2"), clauses("<2, >=1.1"));

@@ -33,17 +33,23 @@ impl PipfileLock {
         if meta["pipfile-spec"].as_u64() != Some(6) {
             return Err(LockError::Unsupported(format!("pipfile-spec {}", meta["pipfile-spec"])));
         }
-        let indexes = Indexes::new(meta["sources"].as_array().into_iter().flatten().filter_map(|source| {
-            Some((source["name"].as_str()?, source["url"].as_str()?))
-        }));
+        let indexes = Indexes::new(
+            meta["sources"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|source| Some((source["name"].as_str()?, source["url"].as_str()?))),
+        );
         let mut lock = PythonLock::default();
         for (name, entry) in root["default"].as_object().into_iter().flatten() {
             let entry = entry.as_object().ok_or_else(|| LockError::package(name, "it is no object"))?;
             add(&mut lock, requirement(name, entry, &indexes)?);
         }
         let hash = meta["hash"]["sha256"].as_str().map(str::to_owned);
-        let requires = ["python_full_version", "python_version"].into_iter().find_map(|key| meta["requires"][key].as_str());
-        lock.requires_python = requires.map(|version| format!("=={version}{}", if version.matches('.').count() < 2 { ".*" } else { "" }));
+        let requires =
+            ["python_full_version", "python_version"].into_iter().find_map(|key| meta["requires"][key].as_str());
+        lock.requires_python =
+            requires.map(|version| format!("=={version}{}", if version.matches('.').count() < 2 { ".*" } else { "" }));
         Ok(Self { lock: lock.sorted(), hash })
     }
 
@@ -65,7 +71,8 @@ impl PipfileLock {
 pub fn pipfile_requirements(bytes: &[u8]) -> Result<PythonLock, LockError> {
     let table = parsed(bytes)?;
     let sources = table.get("source").and_then(Value::as_array).into_iter().flatten();
-    let indexes = Indexes::new(sources.filter_map(|source| Some((source.get("name")?.as_str()?, source.get("url")?.as_str()?))));
+    let indexes =
+        Indexes::new(sources.filter_map(|source| Some((source.get("name")?.as_str()?, source.get("url")?.as_str()?))));
     let mut lock = PythonLock::default();
     for (name, value) in table.get("packages").and_then(Value::as_table).into_iter().flatten() {
         let entry = match value {
@@ -167,7 +174,8 @@ fn pipfile_hash(pipfile: &Table) -> Option<String> {
     all.insert("_meta".to_owned(), Value::Table(meta));
     all.insert("default".to_owned(), section("packages"));
     all.insert("develop".to_owned(), section("dev-packages"));
-    let known = ["source", "packages", "dev-packages", "requires", "scripts", "pipfile", "pipenv", "default", "develop"];
+    let known =
+        ["source", "packages", "dev-packages", "requires", "scripts", "pipfile", "pipenv", "default", "develop"];
     for (category, packages) in pipfile.iter().filter(|(category, _)| !known.contains(&category.as_str())) {
         all.insert(category.clone(), packages.clone());
     }

@@ -196,7 +196,11 @@ mod tests {
         let index = source("legacy", "url = 'https://own.example/simple'").unwrap();
         assert_eq!(index.packages[0].source, LockedSource::Index(Some("https://own.example/simple".into())));
         for (kind, rest, line) in [
-            ("git", "url = 'git@h:o/r.git'\nresolved_reference = 'c0'\nsubdirectory = 'd'", "a @ git+ssh://git@h/o/r.git@c0#subdirectory=d"),
+            (
+                "git",
+                "url = 'git@h:o/r.git'\nresolved_reference = 'c0'\nsubdirectory = 'd'",
+                "a @ git+ssh://git@h/o/r.git@c0#subdirectory=d",
+            ),
             ("url", "url = 'https://h/a.zip'", "a @ https://h/a.zip"),
             ("file", "url = 'vendor/a.whl'", "a @ file:///m/vendor/a.whl"),
             ("directory", "url = 'libs/a'", "a @ file:///m/libs/a"),

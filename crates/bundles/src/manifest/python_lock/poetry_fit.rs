@@ -69,8 +69,14 @@ mod tests {
     #[test]
     fn a_lock_fits_until_a_dependency_changes() {
         for (lock, manifest) in [
-            (include_str!("../../../tests/locks/poetry.lock"), include_str!("../../../tests/locks/poetry.pyproject.toml")),
-            (include_str!("../../../tests/locks/poetry-project.lock"), include_str!("../../../tests/locks/poetry-project.pyproject.toml")),
+            (
+                include_str!("../../../tests/locks/poetry.lock"),
+                include_str!("../../../tests/locks/poetry.pyproject.toml"),
+            ),
+            (
+                include_str!("../../../tests/locks/poetry-project.lock"),
+                include_str!("../../../tests/locks/poetry-project.pyproject.toml"),
+            ),
         ] {
             let fits = |manifest: &str| PoetryLock::parse(lock.as_bytes(), manifest.as_bytes()).unwrap().fits();
             assert_eq!(fits(manifest), Ok(()));

@@ -39,14 +39,19 @@ pub(super) fn needed(packages: &[Package<'_>], manifest: &Table) -> Result<Vec<O
         connect(&mut graph, &nodes, packages, root, &edge)?;
     }
     for (index, package) in packages.iter().enumerate() {
-        let edges: Vec<Edge> = table(package.table, "dependencies").flat_map(|(name, value)| read(name, value)).collect();
+        let edges: Vec<Edge> =
+            table(package.table, "dependencies").flat_map(|(name, value)| read(name, value)).collect();
         for edge in edges.iter().filter(|edge| !edge.optional) {
             connect(&mut graph, &nodes, packages, index, edge)?;
         }
         for (extra, names) in extras_of(package) {
             let from = nodes[&(index, normal_name(extra))];
-            let names: Vec<String> =
-                names.as_array().into_iter().flatten().filter_map(|name| Some(Dependency::parse(name.as_str()?)?.name)).collect();
+            let names: Vec<String> = names
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|name| Some(Dependency::parse(name.as_str()?)?.name))
+                .collect();
             for edge in edges.iter().filter(|edge| edge.optional && names.contains(&edge.name)) {
                 connect(&mut graph, &nodes, packages, from, edge)?;
             }
@@ -65,7 +70,13 @@ fn extras_of<'a>(package: &Package<'a>) -> impl Iterator<Item = (&'a str, &'a Va
     table(package.table, "extras")
 }
 
-fn connect(graph: &mut Graph, nodes: &Nodes, packages: &[Package<'_>], from: usize, edge: &Edge) -> Result<(), LockError> {
+fn connect(
+    graph: &mut Graph,
+    nodes: &Nodes,
+    packages: &[Package<'_>],
+    from: usize,
+    edge: &Edge,
+) -> Result<(), LockError> {
     let mut meant: Vec<usize> =
         (0..packages.len()).filter(|index| normal_name(packages[*index].name) == edge.name).collect();
     if meant.len() > 1 {

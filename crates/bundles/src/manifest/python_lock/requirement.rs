@@ -76,7 +76,8 @@ impl LockedRequirement {
 
     /// Whether the line can mean one version alone.
     pub fn is_pinned(&self) -> bool {
-        !matches!(self.source, LockedSource::Index(_)) || (self.specifier.starts_with("==") && !self.specifier.contains('*'))
+        !matches!(self.source, LockedSource::Index(_))
+            || (self.specifier.starts_with("==") && !self.specifier.contains('*'))
     }
 
     /// Refuses what could mean something else than itself in a requirements file.
@@ -92,13 +93,19 @@ impl LockedRequirement {
         if !starts || !self.specifier.chars().all(is_specifier) || self.specifier.contains(" -") {
             return refuse("version");
         }
-        if self.marker.as_deref().is_some_and(|marker| is_loose(marker) || marker.contains(" -") || marker.contains('#')) {
+        if self
+            .marker
+            .as_deref()
+            .is_some_and(|marker| is_loose(marker) || marker.contains(" -") || marker.contains('#'))
+        {
             return refuse("marker");
         }
         let is_hash = |hash: &String| {
             hash.split_once(':').is_some_and(|(kind, digits)| {
-                kind.starts_with("sha") && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
-                    && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+                kind.starts_with("sha")
+                    && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
+                    && !digits.is_empty()
+                    && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
             })
         };
         if !self.hashes.iter().all(is_hash) {
@@ -169,7 +176,11 @@ mod tests {
             (LockedSource::Directory("libs/a b".into()), "a @ file:///env/p/libs/a%20b"),
             (LockedSource::Directory(String::new()), "a @ file:///env/p"),
             (
-                LockedSource::Git { url: "https://h/r.git".into(), commit: "c0".into(), subdirectory: Some("d".into()) },
+                LockedSource::Git {
+                    url: "https://h/r.git".into(),
+                    commit: "c0".into(),
+                    subdirectory: Some("d".into()),
+                },
                 "a @ git+https://h/r.git@c0#subdirectory=d",
             ),
             (

@@ -26,7 +26,8 @@ impl UvLock {
     /// What is installed is what the package at the root needs; where there is none, what every member of the workspace needs.
     pub fn parse(bytes: &[u8], named_indexes: &[String]) -> Result<Self, LockError> {
         let text = decode(bytes).map_err(LockError::Text)?;
-        let table: Table = text.parse().map_err(|error: toml::de::Error| LockError::Syntax(error.message().to_owned()))?;
+        let table: Table =
+            text.parse().map_err(|error: toml::de::Error| LockError::Syntax(error.message().to_owned()))?;
         match table.get("version").and_then(Value::as_integer) {
             Some(1) => {}
             other => return Err(LockError::Unsupported(format!("version {}", other.unwrap_or(0)))),
@@ -164,7 +165,8 @@ fn graph_of(packages: &[Package<'_>]) -> Result<(Graph, Vec<usize>), LockError> 
     };
     for (index, package) in packages.iter().enumerate() {
         connect(&mut graph, index, package.table.get("dependencies"))?;
-        for (extra, dependencies) in package.table.get("optional-dependencies").and_then(Value::as_table).into_iter().flatten()
+        for (extra, dependencies) in
+            package.table.get("optional-dependencies").and_then(Value::as_table).into_iter().flatten()
         {
             connect(&mut graph, extras[&(index, normal_name(extra))], Some(dependencies))?;
         }
@@ -236,10 +238,14 @@ mod tests {
                 "version = 1\n[[package]]\nname = 'r'\nsource = {{ virtual = '.' }}\ndependencies = [{{ name = 'a' }}]\n\
                  [[package]]\nname = 'a'\nversion = '1'\n{package}"
             );
-            UvLock::parse(text.as_bytes(), &["https://own.example/simple/".to_owned()]).map(|parsed| lines(&parsed.lock))
+            UvLock::parse(text.as_bytes(), &["https://own.example/simple/".to_owned()])
+                .map(|parsed| lines(&parsed.lock))
         };
         for (package, line) in [
-            ("source = { git = 'https://h/r?rev=x&subdirectory=d%2Fe#c0ffee' }", "a @ git+https://h/r@c0ffee#subdirectory=d/e"),
+            (
+                "source = { git = 'https://h/r?rev=x&subdirectory=d%2Fe#c0ffee' }",
+                "a @ git+https://h/r@c0ffee#subdirectory=d/e",
+            ),
             ("source = { url = 'https://h/a.zip' }", "a @ https://h/a.zip"),
             ("source = { path = 'vendor/a.whl' }", "a @ file:///m/vendor/a.whl"),
             ("source = { directory = 'libs/a' }", "a @ file:///m/libs/a"),
@@ -247,7 +253,13 @@ mod tests {
         ] {
             assert_eq!(lock(package).unwrap(), [line]);
         }
-        for package in ["source = { path = '../a.whl' }", "source = { registry = 'vendor' }", "source = { moon = 'x' }", "", "source = { git = 'https://h/r' }"] {
+        for package in [
+            "source = { path = '../a.whl' }",
+            "source = { registry = 'vendor' }",
+            "source = { moon = 'x' }",
+            "",
+            "source = { git = 'https://h/r' }",
+        ] {
             assert!(lock(package).unwrap_err().to_string().contains("`a`"), "{package}");
         }
         let own = "version = 1\n[[package]]\nname = 'r'\nsource = { editable = '.' }\ndependencies = [{ name = 'a' }]\n\

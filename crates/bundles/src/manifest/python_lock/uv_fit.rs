@@ -55,7 +55,10 @@ impl Member {
             let clauses = if dependency.has_address { None } else { clauses(&dependency.specifier) };
             let is_same = |(_, known): &&(String, Clauses)| known.is_none() || clauses.is_none() || *known == clauses;
             if !known.into_iter().any(|known| is_same(&known)) {
-                return stale(format!("it has `{}` with another version than `{}`", dependency.name, dependency.specifier));
+                return stale(format!(
+                    "it has `{}` with another version than `{}`",
+                    dependency.name, dependency.specifier
+                ));
             }
         }
         match self.requires.iter().find(|(name, _)| now.iter().all(|dependency| dependency.name != *name)) {

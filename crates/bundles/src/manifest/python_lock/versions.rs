@@ -62,7 +62,10 @@ fn part(version: &[u64], index: usize) -> u64 {
 
 fn compare(one: &[u64], other: &[u64]) -> std::cmp::Ordering {
     let length = one.len().max(other.len());
-    (0..length).map(|index| part(one, index).cmp(&part(other, index))).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+    (0..length)
+        .map(|index| part(one, index).cmp(&part(other, index)))
+        .find(|order| order.is_ne())
+        .unwrap_or(std::cmp::Ordering::Equal)
 }
 
 #[cfg(test)]

@@ -1,0 +1,146 @@
+//! Yarn: `yarn install --frozen-lockfile` for 1, `yarn install --immutable` for what came after.
+//!
+//! Plug'n'Play is not used: sessions find packages in `node_modules`, so later versions are told to make one.
+
+use std::collections::BTreeMap;
+
+use stead_bundles::manifest::{YarnLock, YarnSettings};
+use stead_domain::network::NetworkPolicy;
+use stead_domain::source::SourceEntry;
+
+use super::super::step::PackageList;
+use super::super::{PlanError, Planner};
+use super::inputs::Inputs;
+use super::{Install, MANIFEST};
+use crate::environment::{CA_FILE, CACHE_MOUNT, installer_env};
+use crate::toolchain::NodeTool;
+
+const CLASSIC_SETTINGS: &str = ".yarnrc";
+const SETTINGS: &str = ".yarnrc.yml";
+/// Patches, releases and, where the project keeps them, archives.
+const DIRECTORY: &str = ".yarn";
+
+impl Planner<'_> {
+    pub(super) fn yarn_classic(
+        &mut self,
+        inputs: &mut Inputs,
+        lock: Option<&SourceEntry>,
+    ) -> Result<Install, PlanError> {
+        let tool = self.toolchain.node_tools.yarn.first();
+        let named = lock.map_or(MANIFEST, |lock| lock.path.as_str());
+        let tool = tool.ok_or_else(|| Self::missing(named, "Yarn 1"))?.clone();
+        self.read_yarn_lock(inputs, lock)?;
+        self.read_yarn_settings(inputs)?;
+        let mut env = installer_env(self.settings);
+        env.insert("YARN_CACHE_FOLDER".to_owned(), format!("{CACHE_MOUNT}/yarn"));
+        // A `packageManager` of another version is no reason to refuse: the lock decides.
+        env.insert("SKIP_YARN_COREPACK_CHECK".to_owned(), "1".to_owned());
+        if self.settings.network == NetworkPolicy::Enabled {
+            for name in ["npm_config_proxy", "npm_config_https_proxy"] {
+                env.insert(name.to_owned(), self.settings.proxy.clone());
+            }
+        }
+        let frozen = if lock.is_some() { "--frozen-lockfile" } else { "--pure-lockfile" };
+        let mut arguments = vec!["install", frozen, "--non-interactive", "--no-progress"];
+        if self.settings.network == NetworkPolicy::Disabled {
+            arguments.push("--offline");
+        }
+        Ok(install(tool, named, &arguments, env, lock.is_some()))
+    }
+
+    pub(super) fn yarn_berry(&mut self, inputs: &mut Inputs, lock: Option<&SourceEntry>) -> Result<Install, PlanError> {
+        let named = lock.map_or(MANIFEST, |lock| lock.path.as_str());
+        // An empty lock and one of the classic format are none that any of them wrote: the newest says so.
+        let format = self.read_yarn_lock(inputs, lock)?;
+        let tool = self.toolchain.node_tools.yarn_berry_for(format);
+        let tool = tool.map_err(|tool| Self::missing(named, tool))?.clone();
+        let linker = self.read_yarn_settings(inputs)?;
+        if linker.as_deref() != Some("node-modules") {
+            let linker = linker.as_deref().unwrap_or("pnp, by default");
+            self.log.push(format!("{SETTINGS}: nodeLinker is {linker}; node-modules is used instead"));
+        }
+        let keeps_archives = self.sources.beneath(&format!("{DIRECTORY}/cache")).next().is_some();
+        let env = self.yarn_env(lock.is_some(), keeps_archives);
+        let arguments: &[&str] = if lock.is_some() { &["install", "--immutable"] } else { &["install"] };
+        Ok(install(tool, named, arguments, env, lock.is_some()))
+    }
+
+    fn yarn_env(&self, immutable: bool, keeps_archives: bool) -> BTreeMap<String, String> {
+        let mut env = installer_env(self.settings);
+        let mut set = |name: &str, value: &str| drop(env.insert(format!("YARN_{name}"), value.to_owned()));
+        set("NODE_LINKER", "node-modules");
+        // Hard links into the cache would tie a layer to what a later install does there.
+        set("NM_MODE", "classic");
+        set("ENABLE_TELEMETRY", "0");
+        set("ENABLE_PROGRESS_BARS", "0");
+        set("ENABLE_COLORS", "0");
+        set("ENABLE_INLINE_BUILDS", "1");
+        set("GLOBAL_FOLDER", &format!("{CACHE_MOUNT}/yarn-berry"));
+        set("HTTPS_CA_FILE_PATH", CA_FILE);
+        set("ENABLE_IMMUTABLE_INSTALLS", if immutable { "1" } else { "0" });
+        if !keeps_archives {
+            set("ENABLE_GLOBAL_CACHE", "1");
+        }
+        match self.settings.network {
+            NetworkPolicy::Enabled => {
+                set("HTTP_PROXY", &self.settings.proxy);
+                set("HTTPS_PROXY", &self.settings.proxy);
+            }
+            NetworkPolicy::Disabled => set("ENABLE_NETWORK", "0"),
+        }
+        if let Some(registry) = &self.settings.npm_registry {
+            set("NPM_REGISTRY_SERVER", registry.trim_end_matches('/'));
+            if let Some(host) = registry.strip_prefix("http://").and_then(|rest| rest.split(['/', ':']).next()) {
+                set("UNSAFE_HTTP_WHITELIST", host);
+            }
+        }
+        env
+    }
+
+    /// Answers the lock's format, which classic ones lack.
+    fn read_yarn_lock(&mut self, inputs: &mut Inputs, lock: Option<&SourceEntry>) -> Result<Option<u32>, PlanError> {
+        let Some(lock) = lock else { return Ok(None) };
+        inputs.add(Some(lock));
+        let parsed =
+            YarnLock::parse(&self.sources.read(lock)?).map_err(|source| PlanError::manifest(&lock.path, source))?;
+        inputs.whole |= parsed.needs_whole_source;
+        inputs.reads_members |= parsed.members.iter().any(|member| member != ".");
+        inputs.members = parsed.format.map(|_| parsed.members);
+        parsed.local_archives.iter().for_each(|path| inputs.add(self.sources.file(path)));
+        self.say_unhashed(lock, parsed.unhashed);
+        Ok(parsed.format)
+    }
+
+    /// Both kinds of settings, since each Yarn looks for a release in either. Answers the linker.
+    fn read_yarn_settings(&mut self, inputs: &mut Inputs) -> Result<Option<String>, PlanError> {
+        self.sources.beneath(DIRECTORY).for_each(|file| inputs.add(Some(file)));
+        let mut linker = None;
+        for name in [CLASSIC_SETTINGS, SETTINGS] {
+            let Some(file) = self.sources.file(name) else { continue };
+            inputs.add(Some(file));
+            let bytes = self.sources.read(file)?;
+            let settings = if name == SETTINGS {
+                YarnSettings::parse(&bytes).map_err(|source| PlanError::manifest(name, source))?
+            } else {
+                YarnSettings::parse_classic(&bytes).map_err(|source| PlanError::manifest(name, source))?
+            };
+            inputs.whole |= settings.needs_whole_source;
+            if let Some(release) = &settings.release {
+                self.log.push(format!("{name}: the project's own Yarn runs, {release}"));
+            }
+            linker = settings.linker.or(linker);
+        }
+        Ok(linker)
+    }
+}
+
+fn install(tool: NodeTool, named: &str, arguments: &[&str], env: BTreeMap<String, String>, pinned: bool) -> Install {
+    Install {
+        name: format!("yarn install ({named})"),
+        installer: format!("yarn {}", tool.version),
+        argv: std::iter::once(tool.program).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect(),
+        env,
+        list: PackageList::Npm,
+        pinned,
+    }
+}
