@@ -123,6 +123,24 @@ pub enum BuildFailureKind {
     Internal,
 }
 
+impl BuildFailureKind {
+    /// Every kind.
+    pub const ALL: [BuildFailureKind; 6] =
+        [Self::Step, Self::Manifest, Self::Limit, Self::Cancelled, Self::Interrupted, Self::Internal];
+
+    /// The kind as text.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Manifest => "manifest",
+            Self::Limit => "limit",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// Which limit ended a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

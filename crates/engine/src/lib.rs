@@ -22,6 +22,7 @@ mod keys;
 mod limits;
 mod mounts;
 mod operations;
+mod packages;
 mod projects;
 mod recovery;
 mod sessions;
@@ -34,11 +35,12 @@ mod turnstile;
 
 pub use agents::AgentText;
 pub use bootstrap::Bootstrap;
-pub use builds::LogStream;
+pub use builds::{LogPart, LogStream};
 pub use engine::{Engine, Parts};
 pub use limits::{Limits, Settings};
+pub use packages::{PackageCheck, Runtimes};
 pub use projects::{ProjectText, ProjectView};
-pub use source::{ImportReport, OpenFile, SkippedMember};
+pub use source::{FileWrite, ImportReport, SkippedMember, SourcePage, SourceSelection};
 pub use spool::{SpoolWriter, Spooled};
 pub use turns::{
     EventStream, OutputChunk, OutputStreamOf, RetryKey, StartedTurn, TurnRequest, TurnView, VersionChoice,

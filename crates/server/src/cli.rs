@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::key::KeyCommand;
+use crate::commands::package::PackageCommand;
 use crate::commands::project::ProjectCommand;
 use crate::commands::run::RunArgs;
 use crate::commands::session::SessionCommand;
@@ -66,6 +67,11 @@ pub(crate) enum Command {
     /// Make projects, fill them and build them
     #[command(subcommand)]
     Project(ProjectCommand),
+    /// Ask registries about packages
+    #[command(subcommand)]
+    Package(PackageCommand),
+    /// Say what projects can be built with on the server
+    Runtimes,
     /// Run a command in a session that reads a project
     Run(RunArgs),
     /// List sessions, look at them, fetch their output and files, and remove them

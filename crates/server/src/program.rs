@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::client::Failure;
-use crate::commands::{Context, doctor, key, project, run, session};
+use crate::commands::{Context, doctor, key, package, project, run, session};
 use crate::console::colour;
 use crate::serve;
 
@@ -53,6 +53,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
 async fn client_command(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Key(command) => key::key(context, command).await.map(|()| 0),
+        Command::Package(command) => package::package(context, command).await.map(|()| 0),
+        Command::Runtimes => package::runtimes(context).await.map(|()| 0),
         Command::Project(command) => project::project(context, command).await.map(|()| 0),
         Command::Run(arguments) => run::run(context, arguments).await,
         Command::Session(command) => session::session(context, command).await.map(|()| 0),

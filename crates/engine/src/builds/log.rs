@@ -13,8 +13,19 @@ use crate::turns::output::log_failed;
 /// The most that one read takes.
 const READ: usize = 256 << 10;
 
-/// A raw log, live until the build has ended.
-pub type LogStream = BoxStream<'static, Result<Bytes>>;
+/// A part of a log as it is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPart {
+    /// The offset of the first byte, counted in the whole log.
+    pub offset: u64,
+    /// How many bytes right before it were said and not kept.
+    pub omitted: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A log, live until the build has ended.
+pub type LogStream = BoxStream<'static, Result<LogPart>>;
 
 /// Appends to a build's log. Steps that run side by side share it.
 pub(crate) struct BuildLog {
@@ -115,7 +126,7 @@ impl Engine {
         Ok(String::from_utf8_lossy(&kept).into_owned())
     }
 
-    /// The raw log from a byte offset on, live until the build has ended.
+    /// The log from a byte offset on, live until the build has ended.
     pub async fn build_follow(&self, caller: &Caller, id: ProjectId, number: u32, from: u64) -> Result<LogStream> {
         struct State {
             engine: Engine,
@@ -139,12 +150,9 @@ impl Engine {
                 let chunk = state.engine.logs.read(log, state.offset, READ).await.map_err(log_failed)?;
                 if !chunk.bytes.is_empty() {
                     state.offset = chunk.offset + chunk.bytes.len() as u64;
-                    let mut bytes = chunk.bytes;
-                    if chunk.omitted > 0 {
-                        let notice = format!("\n[... {} bytes left out ...]\n", chunk.omitted);
-                        bytes = [notice.into_bytes(), bytes].concat();
-                    }
-                    return Ok(Some((Bytes::from(bytes), state)));
+                    let bytes = Bytes::from(chunk.bytes);
+                    let part = LogPart { offset: chunk.offset, omitted: chunk.omitted, bytes };
+                    return Ok(Some((part, state)));
                 }
                 if ended {
                     return Ok(None);

@@ -17,7 +17,7 @@ use stead_domain::ProjectId;
 use stead_domain::build::BuildFailure;
 use tokio_util::sync::CancellationToken;
 
-pub use self::log::LogStream;
+pub use self::log::{LogPart, LogStream};
 pub(crate) use self::queue::BuildQueue;
 pub(crate) use self::work::layout_failed;
 

@@ -5,7 +5,7 @@ use axum::routing::{delete, get, post};
 use http::{Method, StatusCode, Uri};
 
 use crate::refusal::Refusal;
-use crate::routes::{builds, keys, server, turns};
+use crate::routes::{build_log, builds, keys, server, turns};
 use crate::state::FaceState;
 
 /// The face, for everything beneath `/stead/v1`.
@@ -16,7 +16,7 @@ pub fn router(state: FaceState) -> Router {
         .route("/stead/v1/keys/{id}", delete(keys::revoke))
         .route("/stead/v1/projects/{project}/build", post(builds::start))
         .route("/stead/v1/projects/{project}/builds/{number}", get(builds::get))
-        .route("/stead/v1/projects/{project}/builds/{number}/log", get(builds::log))
+        .route("/stead/v1/projects/{project}/builds/{number}/log", get(build_log::log))
         .route("/stead/v1/projects/{project}/builds/{number}/cancel", post(builds::cancel))
         .route("/stead/v1/turns/{turn}", get(turns::get))
         .route("/stead/v1/turns/{turn}/output", get(turns::output))

@@ -9,12 +9,14 @@
 pub mod assemble;
 mod auth;
 mod body;
+mod conditions;
 mod download;
 mod errors;
 mod fingerprint;
 mod input;
 mod names;
 mod query;
+mod range;
 mod reply;
 mod request_id;
 mod routes;
@@ -25,5 +27,5 @@ pub mod wire;
 mod words;
 
 pub use routes::router;
-pub use state::{FaceState, Settings};
+pub use state::FaceState;
 pub use version::{VERSION, VERSIONS};

@@ -16,6 +16,6 @@ pub(crate) use follow::{follow_build_log, follow_output, until_answered};
 pub(crate) use key::find_key;
 pub(crate) use pack::{WRAPPER, pack};
 pub(crate) use uhp::{
-    Anything, Environment, Environments, FileTree, Files, HarnessItem, Harnesses, ImportResult, Response, SessionItem,
-    Sessions, Turns, Versions,
+    Anything, Environment, Environments, FileTree, Files, HarnessItem, Harnesses, ImportResult, PackageCheck, Response,
+    Runtimes, SessionItem, Sessions, Turns, Versions,
 };

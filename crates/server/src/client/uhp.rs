@@ -177,6 +177,44 @@ pub(crate) struct FileItem {
     pub(crate) created_at: Option<i64>,
 }
 
+/// What a registry says of a package.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PackageCheck {
+    pub(crate) manager: String,
+    pub(crate) name: String,
+    pub(crate) exists: Option<bool>,
+    #[serde(default)]
+    pub(crate) latest: String,
+    #[serde(default)]
+    pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) error: String,
+    /// What it would install now.
+    #[serde(default)]
+    pub(crate) stead_fitting: String,
+}
+
+/// What a build can be made with.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Runtimes {
+    #[serde(default)]
+    pub(crate) python: Vec<String>,
+    #[serde(default)]
+    pub(crate) node: Vec<String>,
+    #[serde(default)]
+    pub(crate) os: System,
+    #[serde(default)]
+    pub(crate) apt: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct System {
+    #[serde(default)]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) version: String,
+}
+
 /// An answer whose members nobody looks at.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Anything {}

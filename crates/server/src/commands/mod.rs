@@ -2,6 +2,7 @@
 
 pub(crate) mod doctor;
 pub(crate) mod key;
+pub(crate) mod package;
 pub(crate) mod project;
 pub(crate) mod run;
 pub(crate) mod save;

@@ -34,8 +34,6 @@ pub struct Settings {
     pub builds: BuildSettings,
     /// `[limits]`
     pub limits: LimitSettings,
-    /// `uhp.environments_preview`
-    pub uhp_environments_preview: bool,
     /// `[log]`
     pub log: LogSettings,
 }
@@ -167,7 +165,6 @@ impl Settings {
                 json: reader.size("limits.json"),
                 input: reader.size("limits.input"),
             },
-            uhp_environments_preview: reader.flag("uhp.environments_preview"),
             log: log(&mut reader),
             data_directory,
         };

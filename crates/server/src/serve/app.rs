@@ -43,7 +43,7 @@ pub(super) fn app(parts: &Parts, settings: &Settings, address: SocketAddr, stopp
         engine: parts.engine.clone(),
         server: Arc::new(server),
     });
-    let uhp = parts.uhp(settings);
+    let uhp = parts.uhp();
     compose(uhp, stead, Hosts::new(address, &settings.server.hosts), stopping)
 }
 

@@ -13,6 +13,7 @@ mod listen;
 mod logging;
 mod native;
 mod node;
+mod registries;
 mod request;
 mod upload;
 mod wiring;

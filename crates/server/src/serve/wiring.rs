@@ -9,11 +9,12 @@ use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
 use stead_engine::{Engine, Limits};
 use stead_projects::toolchain::UvCandidate;
-use stead_projects::{Layout, Toolchain};
+use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_provider_native::NativeProvider;
+use stead_registries::RegistryClient;
 use stead_store::{SqlStore, StoreConfig};
 
-use super::{native, node};
+use super::{native, node, registries as package_registries};
 use crate::adapters::{RandomIds, SystemClock};
 use crate::config::Settings;
 use crate::registries;
@@ -27,10 +28,9 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The UHP face.
-    pub(super) fn uhp(&self, settings: &Settings) -> Router {
+    pub(super) fn uhp(&self) -> Router {
         stead_face_uhp::router(stead_face_uhp::FaceState {
             engine: self.engine.clone(),
-            settings: stead_face_uhp::Settings { environments_preview: settings.uhp_environments_preview },
         })
     }
 
@@ -55,7 +55,7 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         let settings = settings.clone();
         tokio::task::spawn_blocking(move || Found::look(&settings))
     };
-    let Found { blobs, logs, toolchain, node, native, python_index, npm_registry } =
+    let Found { blobs, logs, toolchain, system, node, native, packages, python_index, npm_registry } =
         found.await.context("the task that opens the data directory failed")??;
     tracing::info!("builds and sessions run on {}", toolchain.base().description);
     let native = Arc::new(native);
@@ -65,10 +65,12 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         logs: Arc::new(logs),
         provider: native.clone(),
         sandboxes: native.clone(),
+        registries: Arc::new(packages),
         clock,
         ids: Arc::new(RandomIds),
         layout: Layout::new(data.clone()),
         toolchain,
+        system,
         settings: engine_settings(settings, data, python_index, npm_registry),
         node,
     });
@@ -80,8 +82,10 @@ struct Found {
     blobs: LocalBlobs,
     logs: LocalLogs,
     toolchain: Toolchain,
+    system: OperatingSystem,
     node: String,
     native: NativeProvider,
+    packages: RegistryClient,
     python_index: Option<String>,
     npm_registry: Option<String>,
 }
@@ -94,20 +98,24 @@ impl Found {
             let builds = &settings.builds;
             let python_index = scope.spawn(|| builds.index_url.clone().or_else(registries::python_index));
             let npm_registry = scope.spawn(|| builds.npm_registry.clone().or_else(registries::npm_registry));
-            let toolchain = scope.spawn(|| Toolchain::detect(&uv_candidates(data)));
+            let toolchain = scope.spawn(|| Toolchain::detect(&uv_candidates(data)).with_node_tools(&data.join("toolchains")));
             let node = node::name(data)?;
             let blobs = LocalBlobs::open(&data.join("blobs")).context("failed to open the blob store")?;
             let logs = LocalLogs::open(&data.join("logs")).context("failed to open the log store")?;
             let native = native::open(settings, &node)?;
             let panicked = |_| anyhow::anyhow!("a thread that looks for tools panicked");
+            let python_index = python_index.join().map_err(panicked)?;
+            let npm_registry = npm_registry.join().map_err(panicked)?;
             Ok(Self {
+                packages: package_registries::open(settings, python_index.as_ref(), npm_registry.as_ref())?,
                 blobs,
                 logs,
                 toolchain: toolchain.join().map_err(panicked)?,
+                system: OperatingSystem::detect(),
                 node,
                 native,
-                python_index: python_index.join().map_err(panicked)?,
-                npm_registry: npm_registry.join().map_err(panicked)?,
+                python_index,
+                npm_registry,
             })
         })
     }

@@ -42,7 +42,7 @@ impl TestServer {
         let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
         std::fs::set_permissions(data.path(), mode).unwrap();
         prepare(data.path());
-        let shared = [("server.listen", "127.0.0.1:0"), ("uhp.environments_preview", "true"), ("log.level", "info")];
+        let shared = [("server.listen", "127.0.0.1:0"), ("log.level", "info")];
         // Servers of tests that run at the same time share no user ids; two test processes hardly ever do.
         let places = (u32::MAX - UIDS) / (SLOTS * UIDS_PER_SLOT);
         let place = std::process::id().wrapping_mul(97).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) % places;

@@ -1,21 +1,18 @@
 //! Builds.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use stead_domain::build::{Build, BuildFailureKind};
+use stead_domain::build::Build;
 use stead_domain::key::Verb;
 
 use super::named;
-use super::query::{Begin, Fresh};
+use super::query::Fresh;
 use crate::auth::Authenticated;
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire;
 
-type Named = Path<(String, String)>;
+pub(super) type Named = Path<(String, String)>;
 
 pub(crate) async fn start(
     State(state): State<FaceState>,
@@ -49,27 +46,7 @@ pub(crate) async fn cancel(
     Ok(Json(shown(&build)))
 }
 
-/// The raw log from an offset on, as it grows; the body ends when the build has ended. A body that is cut before that
-/// ends without its last chunk, which an HTTP client reports.
-pub(crate) async fn log(
-    State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
-    Path((project, number)): Named,
-    Query(query): Query<Begin>,
-) -> Answer<Response> {
-    caller.require(Verb::Read)?;
-    let from = query.offset()?;
-    let log = state.engine.build_follow(&caller, named::project(&project)?, named::build(&number)?, from).await?;
-    let headers = [
-        (CONTENT_TYPE.as_str(), "text/plain; charset=utf-8"),
-        (CACHE_CONTROL.as_str(), "no-store"),
-        ("x-accel-buffering", "no"),
-    ];
-    let offset = [(wire::LOG_OFFSET, from.to_string())];
-    Ok((headers, offset, Body::from_stream(log)).into_response())
-}
-
-fn shown(build: &Build) -> wire::Build {
+pub(super) fn shown(build: &Build) -> wire::Build {
     wire::Build {
         id: build.project_id.to_string(),
         object: "stead.build".to_owned(),
@@ -81,21 +58,10 @@ fn shown(build: &Build) -> wire::Build {
         finished_at: build.finished_at.map(stead_domain::Timestamp::as_seconds),
         error: build.failure.as_ref().map(|failure| failure.message.clone()),
         failure_limit: limit(build),
-        failure_kind: build.failure.as_ref().map(|failure| kind(failure.kind).to_owned()),
+        failure_kind: build.failure.as_ref().map(|failure| failure.kind.as_str().to_owned()),
     }
 }
 
 fn limit(build: &Build) -> Option<String> {
     build.failure.as_ref().and_then(|failure| failure.limit).map(|limit| limit.as_str().to_owned())
-}
-
-const fn kind(kind: BuildFailureKind) -> &'static str {
-    match kind {
-        BuildFailureKind::Step => "step",
-        BuildFailureKind::Manifest => "manifest",
-        BuildFailureKind::Limit => "limit",
-        BuildFailureKind::Cancelled => "cancelled",
-        BuildFailureKind::Interrupted => "interrupted",
-        BuildFailureKind::Internal => "internal",
-    }
 }

@@ -1,5 +1,6 @@
 //! Handlers, one file per resource.
 
+pub(crate) mod build_log;
 pub(crate) mod builds;
 pub(crate) mod keys;
 mod named;

@@ -30,18 +30,15 @@ fn json(body: impl serde::Serialize) -> Answer {
 /// Every path of UHP, with the answers for paths and methods that it does not have. The whole `/v1` prefix may be given to
 /// it; another router's paths have to be taken out before.
 pub fn router(state: FaceState) -> Router {
-    let mut router = Router::new()
+    Router::new()
         .merge(discovery::routes())
         .merge(harnesses::routes())
         .merge(models::routes())
         .merge(responses::routes())
         .merge(sessions::routes())
         .merge(files::routes())
-        .merge(containers::routes());
-    if state.settings.environments_preview {
-        router = router.merge(environments::routes());
-    }
-    router
+        .merge(containers::routes())
+        .merge(environments::routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         // Each route bounds its body itself, by the engine's limits.

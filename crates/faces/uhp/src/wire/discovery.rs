@@ -40,7 +40,7 @@ struct Implementation {
 
 impl Discovery {
     /// What is really served. The class is `extended`: `full` needs skills and MCP servers on harnesses, which are refused by
-    /// name. `environments` stays false while the chapter is a preview.
+    /// name.
     pub fn current() -> Self {
         Self {
             object: "uhp.discovery",
@@ -59,7 +59,7 @@ impl Discovery {
                 session_sharing: false,
                 idempotency: true,
                 plugins: false,
-                environments: false,
+                environments: true,
             },
             implementation: Implementation { name: "stead", version: env!("CARGO_PKG_VERSION") },
         }

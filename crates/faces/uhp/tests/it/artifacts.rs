@@ -41,7 +41,7 @@ async fn task_that_left(server: &Server, files: &[(&str, &[u8])]) -> Value {
 
 #[tokio::test]
 async fn files_are_cited_downloaded_packed_and_deleted_with_their_session() {
-    let server = Server::start(false).await;
+    let server = Server::start().await;
     let left: [(&str, &[u8]); 3] =
         [("out/é.csv", b"a,b\n"), ("page.html", b"<script>alert(1)</script>"), ("OUT/é.csv", b"\x00\xff")];
     let response = conforms("Response", &task_that_left(&server, &left).await);

@@ -16,7 +16,7 @@ use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{Blobs, SandboxLimits, Store};
 use stead_engine::{Engine, Limits, Parts, Settings};
 use stead_face_uhp::{FaceState, VERSION, router};
-use stead_projects::{Layout, Toolchain};
+use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_testkit::database::{TestDatabase, sqlite};
 use stead_testkit::{Samples, SeededIds, SystemClock};
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ impl Answer {
 }
 
 impl Server {
-    pub(crate) async fn start(environments_preview: bool) -> Self {
+    pub(crate) async fn start() -> Self {
         let (database, data) = (sqlite(), TempDir::with_prefix("stead-uhp-").unwrap());
         let path = data.path().to_path_buf();
         let store: Arc<dyn Store> = Arc::new(database.open().await);
@@ -91,10 +91,12 @@ impl Server {
             logs: Arc::new(LocalLogs::open(&path.join("logs")).unwrap()),
             provider: Arc::new(Nowhere),
             sandboxes: Arc::new(Nowhere),
+            registries: Arc::new(Nowhere),
             clock: Arc::new(SystemClock),
             ids: Arc::new(SeededIds::new(11)),
             layout: Layout::new(path.clone()),
             toolchain: Toolchain::detect(&[]),
+            system: OperatingSystem { name: "Nowhere".to_owned(), version: String::new() },
             settings: Settings {
                 limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
                 artifacts: ArtifactLimits::default(),
@@ -121,8 +123,7 @@ impl Server {
         });
         let admin = engine.bootstrap().await.unwrap().admin_secret.unwrap();
         engine.start().await.unwrap();
-        let settings = stead_face_uhp::Settings { environments_preview };
-        let router = router(FaceState { engine: engine.clone(), settings });
+        let router = router(FaceState { engine: engine.clone() });
         Self { router, engine, admin, store, blobs, _database: database, _data: data }
     }
 

@@ -11,7 +11,7 @@ use crate::schema::conforms;
 
 #[tokio::test]
 async fn an_environment_is_named_once_and_keeps_its_place() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let id = server.environment("Content Studio").await;
     let path = format!("/v1/environments/{id}");
     let body = server.get(&path).await.good();
@@ -34,7 +34,7 @@ async fn an_environment_is_named_once_and_keeps_its_place() {
 
 #[tokio::test]
 async fn files_keep_their_bytes_under_any_honest_name() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let files = format!("/v1/environments/{}/files", server.environment("Demo").await);
     let bytes: Vec<u8> = (0..=255).collect();
     for (name, body) in [("a%20b/%C3%A9%23%3F.bin", &bytes[..]), ("empty", &[]), ("x.html", b"<script>")] {
@@ -74,7 +74,7 @@ async fn files_keep_their_bytes_under_any_honest_name() {
 
 #[tokio::test]
 async fn the_executable_bit_is_set_kept_and_shown() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let file = format!("/v1/environments/{}/files/run.sh", server.environment("Demo").await);
     server.call(Method::PUT, &format!("{file}?executable=1"), "a").await.good();
     assert_eq!(server.get(&file).await.header("x-stead-executable"), "1");
@@ -111,7 +111,7 @@ fn archive() -> Vec<u8> {
 
 #[tokio::test]
 async fn an_import_takes_archives_and_refuses_the_rest() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let path = format!("/v1/environments/{}", server.environment("Demo").await);
     server.call(Method::PUT, &format!("{path}/files/old"), "x").await.good();
     let body = server.call(Method::POST, &format!("{path}/import?replace=1"), archive()).await.good();
@@ -138,7 +138,7 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
 
 #[tokio::test]
 async fn a_build_that_fails_changes_nothing_and_says_why() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let path = format!("/v1/environments/{}", server.environment("Demo").await);
     server.call(Method::PUT, &format!("{path}/files/requirements.txt"), "six\n").await.good();
     let begun = conforms("EnvironmentBuild", &server.post(&format!("{path}/build"), json!({})).await.good());

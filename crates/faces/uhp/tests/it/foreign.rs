@@ -52,7 +52,7 @@ impl Theirs {
 
 #[tokio::test]
 async fn a_foreign_object_is_a_made_up_one_on_every_route() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let theirs = Theirs::made(&server).await;
     let before = theirs.state(&server).await;
     let stranger = server.stranger().await;
@@ -106,7 +106,7 @@ async fn a_foreign_object_is_a_made_up_one_on_every_route() {
 
 #[tokio::test]
 async fn a_foreign_object_cannot_be_named() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let theirs = Theirs::made(&server).await;
     let stranger = server.stranger().await;
     let [environment, harness, response, _, _] = &theirs.0;

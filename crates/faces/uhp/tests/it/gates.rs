@@ -14,7 +14,7 @@ const HEX: &str = "018f3c2a7b4c7d3e9f6a5b4c3d2e1f00";
 
 #[tokio::test]
 async fn each_gate_comes_before_the_next() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let reader = server.key(&[Verb::Read]).await;
     let bare = |method: &str, path: &str, version: &str, key: Option<&str>, body: &str| {
         let mut request = Request::builder().method(method).uri(path).header("uhp-version", version);
@@ -74,7 +74,7 @@ async fn task(server: &Server, key: &str, body: Value) -> Answer {
 
 #[tokio::test]
 async fn discovery_needs_no_credential_and_every_other_route_does() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let anonymous =
         |method: Method, path: &str| Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     conforms("Discovery", &server.send(anonymous(Method::GET, "/v1/uhp")).await.good());
@@ -108,6 +108,8 @@ async fn discovery_needs_no_credential_and_every_other_route_does() {
         ("GET", "/v1/containers/x/files/y/pdf"),
         ("GET", "/v1/environments"),
         ("POST", "/v1/environments"),
+        ("GET", "/v1/environments/runtimes"),
+        ("GET", "/v1/environments/packages/check?manager=pip&spec=x"),
         ("GET", "/v1/environments/x"),
         ("PUT", "/v1/environments/x"),
         ("DELETE", "/v1/environments/x"),
@@ -131,7 +133,7 @@ async fn discovery_needs_no_credential_and_every_other_route_does() {
 
 #[tokio::test]
 async fn objects_that_are_not_there_are_missing_by_their_own_name() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     for (method, path, code) in [
         ("GET", format!("/v1/harnesses/chrn_{HEX}"), "harness_not_found"),
         ("GET", "/v1/harnesses/%ff".to_owned(), "harness_not_found"),
@@ -152,7 +154,6 @@ async fn objects_that_are_not_there_are_missing_by_their_own_name() {
         ("GET", format!("/v1/containers/cntr_{HEX}/files/../../etc/passwd/content"), "stead_unknown_route"),
         ("GET", format!("/v1/containers/cntr_{HEX}/files/file_{HEX}/pdf"), "file_not_found"),
         ("GET", "/v1/models/gpt-9".to_owned(), "stead_model_not_found"),
-        ("GET", "/v1/environments/runtimes".to_owned(), "environment_not_found"),
         ("GET", format!("/v1/environments/henv_{HEX}/files"), "environment_not_found"),
         ("GET", format!("/v1/environments/henv_{HEX}/files/a"), "environment_not_found"),
         ("PUT", format!("/v1/environments/henv_{HEX}/files/a"), "environment_not_found"),
@@ -167,16 +168,8 @@ async fn objects_that_are_not_there_are_missing_by_their_own_name() {
 }
 
 #[tokio::test]
-async fn without_the_preview_there_are_no_environments() {
-    let server = Server::start(false).await;
-    for path in ["/v1/environments", "/v1/environments/henv_1", "/v1/environments/henv_1/files/a"] {
-        server.get(path).await.refused(404, "stead_unknown_route");
-    }
-}
-
-#[tokio::test]
 async fn a_callers_request_id_comes_back() {
-    let server = Server::start(false).await;
+    let server = Server::start().await;
     let request = server.request(Method::GET, "/v1/harnesses").header("x-request-id", "mine-1");
     let answer = server.send(request.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.header("x-request-id"), "mine-1");

@@ -24,7 +24,7 @@ fn events(answer: &Answer) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_task_is_answered_whole_at_once_or_as_a_stream() {
-    let server = Server::start(false).await;
+    let server = Server::start().await;
     let id = harness(&server).await;
     let task = |more: Value| {
         let mut body = json!({"input": "echo hi", "metadata": {"harness_id": id}});
@@ -78,7 +78,7 @@ async fn a_task_is_answered_whole_at_once_or_as_a_stream() {
 
 #[tokio::test]
 async fn the_same_key_gives_the_first_result() {
-    let server = Server::start(false).await;
+    let server = Server::start().await;
     let id = harness(&server).await;
     let send = |key: String, text: &'static str| {
         let body = json!({"input": text, "metadata": {"harness_id": id}}).to_string();
@@ -93,7 +93,7 @@ async fn the_same_key_gives_the_first_result() {
 
 #[tokio::test]
 async fn tasks_that_cannot_start_are_refused_as_requests() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let id = harness(&server).await;
     let environment = server.environment("Demo").await;
     let other = server.post("/v1/harnesses", json!({"base": "shell", "name": "other"})).await.good();
@@ -139,7 +139,7 @@ async fn tasks_that_cannot_start_are_refused_as_requests() {
 
 #[tokio::test]
 async fn harnesses_are_made_changed_and_deleted() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let environment = server.environment("Demo").await;
     let made =
         server.post("/v1/harnesses", json!({"base": "shell", "name": "a", "environment": environment})).await.good();
@@ -178,7 +178,7 @@ fn multipart(parts: &[(&str, Option<&str>, &str)]) -> String {
 
 #[tokio::test]
 async fn uploads_stream_in_and_have_two_spellings() {
-    let server = Server::start(false).await;
+    let server = Server::start().await;
     let send = |body: String, version: Option<&'static str>| {
         let mut request =
             server.request(Method::POST, "/v1/files").header("content-type", "multipart/form-data; boundary=edge");

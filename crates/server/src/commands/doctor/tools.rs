@@ -9,7 +9,7 @@ use super::{Finding, Standing};
 use crate::serve::uv_candidates;
 
 pub(super) fn findings(data: &Path) -> Vec<Finding> {
-    let tools = Toolchain::detect(&uv_candidates(data));
+    let tools = Toolchain::detect(&uv_candidates(data)).with_node_tools(&data.join("toolchains"));
     let mut findings = Vec::new();
     findings.push(if Toolchain::has_bash() {
         Finding::good("bash", BASH)

@@ -10,14 +10,7 @@ use crate::console::{instant, note, print, printable, size, table};
 
 /// Every project of the workspace.
 pub(super) async fn all(context: &Context) -> Result<Answer<Environments>, Failure> {
-    context.client.get::<Environments>("/v1/environments").await.map_err(|failure| {
-        if failure.is_not_found() {
-            return Failure::new("this server does not serve projects").hint(
-                "set `uhp.environments_preview = true` in its configuration, or STEAD__UHP__ENVIRONMENTS_PREVIEW=true",
-            );
-        }
-        failure
-    })
+    context.client.get::<Environments>("/v1/environments").await
 }
 
 pub(super) async fn create(context: &Context, name: &str, description: &str, entry: &str) -> Result<(), Failure> {

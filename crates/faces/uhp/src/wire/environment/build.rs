@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use stead_domain::Timestamp;
-use stead_domain::build::{Build, BuildState, Package};
+use stead_domain::build::{Build, BuildFailure, BuildLimit, BuildState, Package};
 use stead_engine::ProjectView;
 
 fn build_status(state: BuildState) -> &'static str {
@@ -54,6 +54,22 @@ impl From<&Build> for VersionEntry {
     }
 }
 
+/// An addition of ours: why a build failed, for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Failed {
+    /// `step`, `manifest`, `limit`, `cancelled`, `interrupted` or `internal`.
+    kind: &'static str,
+    /// Of the kind `limit`: `time`, `memory`, `disk`, `processes`, `output` or `quota`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'static str>,
+}
+
+impl From<&BuildFailure> for Failed {
+    fn from(failure: &BuildFailure) -> Self {
+        Self { kind: failure.kind.as_str(), limit: failure.limit.map(BuildLimit::as_str) }
+    }
+}
+
 /// The record of a build: `packages` is a list, and the log may come along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BuildRecord {
@@ -65,6 +81,8 @@ pub struct BuildRecord {
     started_at: i64,
     finished_at: Option<i64>,
     error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_failure: Option<Failed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<String>,
     packages: Vec<Package>,
@@ -88,6 +106,7 @@ impl BuildRecord {
             started_at: build.started_at.as_seconds(),
             finished_at: build.finished_at.map(Timestamp::as_seconds),
             error,
+            stead_failure: build.failure.as_ref().map(Failed::from),
             log,
             packages: build.version.map(|version| version.packages).unwrap_or_default(),
             files: size.map(|size| size.files),
