@@ -81,6 +81,32 @@ need_uv() {
     rm -rf "$scratch"
 }
 
+# need_node_tools DIRECTORY: pnpm and Yarn from the npm registry, as toolchains of the server. A lock is installed by a version that
+# writes its format, so there are several; all of them run on Node 18 and later.
+need_node_tools() {
+    need_node_tool "$1/pnpm" pnpm@npm:pnpm@10.34.9 pnpm-8@npm:pnpm@8.15.9
+    need_node_tool "$1/yarn" yarn@npm:yarn@1.22.22
+    need_node_tool "$1/yarn-berry" yarn-3@npm:@yarnpkg/cli-dist@3.8.7 yarn-4.13@npm:@yarnpkg/cli-dist@4.13.0 \
+        yarn-4.15@npm:@yarnpkg/cli-dist@4.15.0 yarn-4@npm:@yarnpkg/cli-dist@4.18.1
+}
+
+need_node_tool() {
+    place=$1
+    shift
+    # The list of what lies there, so that another list is noticed.
+    [ "$(cat "$place/installed" 2>/dev/null)" != "$*" ] || return 0
+    say "installing into $place: $*"
+    rm -rf "$place.new"
+    mkdir -p "$place.new" || die "cannot write to $place"
+    if /usr/bin/npm install --prefix "$place.new" --no-audit --no-fund --no-update-notifier --ignore-scripts --loglevel=error "$@" >&2; then
+        printf '%s' "$*" >"$place.new/installed"
+        rm -rf "$place" && mv "$place.new" "$place"
+    else
+        rm -rf "$place.new"
+        say "that failed; projects with such locks cannot be built"
+    fi
+}
+
 # registry_hosts: the hosts of this machine's package registries that resolve to addresses which the egress proxy denies
 # (private networks and the like). An operator must name them before builds may reach them.
 registry_hosts() {
