@@ -8,7 +8,7 @@ use crate::program::{ran, stead};
 fn help_is_data_and_names_every_command() {
     let help = ran(stead().arg("--help"));
     assert_eq!((help.status, help.stderr.as_str()), (0, ""));
-    for command in ["serve", "doctor", "key", "project", "run", "session"] {
+    for command in ["serve", "doctor", "key", "package", "project", "run", "runtimes", "session"] {
         assert!(help.stdout.lines().any(|line| line.trim_start().starts_with(command)), "{command}\n{}", help.stdout);
     }
     let project = ran(stead().args(["project", "--help"]));

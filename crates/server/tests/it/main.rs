@@ -12,6 +12,7 @@ mod crash;
 mod doctor;
 mod isolation;
 mod objects;
+mod packages;
 mod pins;
 mod postgres;
 mod program;

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use stead_domain::declared::PackageSpec;
 use stead_domain::ports::{
-    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Observed, Outcome, PortFuture, Provider, ProviderCapabilities,
-    ProviderError, Runtime, StartSpec,
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Checked, Observed, Outcome, PortFuture, Provider,
+    ProviderCapabilities, ProviderError, Registries, Runtime, StartSpec,
 };
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
@@ -81,5 +82,23 @@ impl BuildSandboxes for Nowhere {
 
     fn sweep_builds(&self) -> PortFuture<'_, Result<usize, ProviderError>> {
         soon(Ok(0))
+    }
+}
+
+/// A registry with one package, `known` in version 1.0.
+impl Registries for Nowhere {
+    fn check<'a>(&'a self, spec: &'a PackageSpec) -> PortFuture<'a, Checked> {
+        let version = Some("1.0".to_owned());
+        soon(match spec.name() {
+            "known" => Checked {
+                exists: Some(true),
+                latest: version.clone(),
+                version: version.clone().filter(|_| !spec.constraint().is_empty()),
+                fitting: version,
+                error: None,
+            },
+            "unasked" => Checked::unasked("the registry does not answer"),
+            _ => Checked::unknown(),
+        })
     }
 }

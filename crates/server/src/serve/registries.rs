@@ -1,0 +1,25 @@
+//! Who is asked about packages: the registries that builds install from.
+
+use std::sync::Arc;
+
+use stead_outbound::Dialer;
+use stead_registries::{InvalidConfig, RegistryClient, RegistryConfig};
+
+use crate::config::Settings;
+use crate::registries;
+
+/// Prepares the client for the registries in effect; blocking.
+pub(super) fn open(
+    settings: &Settings,
+    python_index: Option<&String>,
+    npm_registry: Option<&String>,
+) -> Result<RegistryClient, InvalidConfig> {
+    let config = RegistryConfig {
+        python_index: python_index.cloned(),
+        python_default: registries::python_default,
+        npm_registry: npm_registry.cloned(),
+        registry_hosts: settings.builds.registry_hosts.clone(),
+        ca_bundle: settings.native.ca_bundle.clone(),
+    };
+    RegistryClient::open(config, Arc::new(Dialer::system(Vec::new())))
+}
