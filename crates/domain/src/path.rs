@@ -38,8 +38,8 @@ impl SourcePath {
         {
             return Err(refused("the path leaves the project's root where `\\` separates segments"));
         }
-        if text.chars().any(char::is_control) {
-            return Err(refused("the path contains a control character"));
+        if let Some(control) = text.chars().find(|character| character.is_control()) {
+            return Err(refused(&format!("the path contains the control character U+{:04X}", u32::from(control))));
         }
         for segment in text.split('/') {
             match segment {

@@ -47,6 +47,11 @@ impl SourceEntry {
         matches!(self.kind, EntryKind::Directory)
     }
 
+    /// Whether the entry is a file that may be executed.
+    pub fn is_executable(&self) -> bool {
+        matches!(self.kind, EntryKind::File { executable: true, .. })
+    }
+
     /// The file's size; zero for a directory.
     pub fn size(&self) -> u64 {
         match self.kind {
@@ -131,6 +136,20 @@ pub fn write_file(nearby: &[SourceEntry], size: TreeSize, file: SourceEntry) -> 
     size.add(&file);
     written.push(file);
     Ok(SourceDecision { edit: SourceEdit { written, ..SourceEdit::default() }, size })
+}
+
+/// Sets or clears a file's executable bit. Its bytes stay as they were, so the time at which they were written does, too; a
+/// bit that is as wanted changes nothing (`None`).
+pub fn set_executable(there: &SourceEntry, executable: bool) -> Result<Option<SourceEntry>> {
+    let mut entry = there.clone();
+    match &mut entry.kind {
+        EntryKind::Directory => Err(clash(&entry.path, "is a directory, which has no executable bit")),
+        EntryKind::File { executable: bit, .. } if *bit == executable => Ok(None),
+        EntryKind::File { executable: bit, .. } => {
+            *bit = executable;
+            Ok(Some(entry))
+        }
+    }
 }
 
 /// Makes an empty directory; making one that exists changes nothing.
@@ -257,6 +276,17 @@ mod tests {
         let directory = SourceEntry { path: path("d"), kind: EntryKind::Directory, modified_at: AT };
         assert!(write_file(&[directory], TreeSize::default(), file("d", 1)).is_err());
         assert_eq!(remove_tree(&[], TreeSize::default(), &path("x")).unwrap_err().code, Code::FileNotFound);
+    }
+
+    #[test]
+    fn the_executable_bit_of_files_alone_is_set() {
+        let plain = file("a", 1);
+        assert_eq!(set_executable(&plain, false).unwrap(), None);
+        let changed = set_executable(&plain, true).unwrap().unwrap();
+        assert!(changed.is_executable() && changed.modified_at == plain.modified_at && changed.size() == 1);
+        assert_eq!(set_executable(&changed, false).unwrap(), Some(plain));
+        let directory = SourceEntry { path: path("d"), kind: EntryKind::Directory, modified_at: AT };
+        assert_eq!(set_executable(&directory, true).unwrap_err().code, Code::ProjectInvalid);
     }
 
     #[test]

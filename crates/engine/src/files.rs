@@ -37,6 +37,7 @@ impl Engine {
         body: Spooled,
     ) -> Result<Upload> {
         let filename = plain_name(&filename)?;
+        self.require_blob_room(caller.workspace_id, body.bytes).await?;
         let stored = self.adopt(caller.workspace_id, body).await?;
         let upload = Upload {
             id: FileId::new(self.ids.as_ref()),
@@ -64,11 +65,16 @@ impl Engine {
         self.store.artifacts_of(session).await.map_err(store_failed)
     }
 
-    /// One artifact, open. After its session is deleted it is not found.
-    pub async fn artifact_open(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<(Artifact, BlobFile)> {
+    /// One artifact. After its session is deleted it is not found.
+    pub async fn artifact_get(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<Artifact> {
         self.session_get(caller, session).await.map_err(|_| not_found())?;
         let artifact = self.store.artifact_fetch(caller.workspace_id, id).await.map_err(store_failed)?;
-        let artifact = artifact.filter(|artifact| artifact.session_id == session).ok_or_else(not_found)?;
+        artifact.filter(|artifact| artifact.session_id == session).ok_or_else(not_found)
+    }
+
+    /// One artifact, open.
+    pub async fn artifact_open(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<(Artifact, BlobFile)> {
+        let artifact = self.artifact_get(caller, session, id).await?;
         let file = self.blob_open(caller, artifact.blob).await?;
         Ok((artifact, file))
     }

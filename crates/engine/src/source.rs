@@ -4,29 +4,47 @@ mod import;
 
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
-use stead_domain::ports::BlobFile;
+use stead_domain::precondition::Precondition;
 use stead_domain::project::Project;
-use stead_domain::source::{self, EntryKind, SourceDecision, SourceEntry, TreeSize};
-use stead_domain::{BlobId, Code, Error, ProjectId, Result, SourcePath, Timestamp};
+use stead_domain::source::{self, EntryKind, SourceDecision, SourceEdit, SourceEntry, TreeSize};
+use stead_domain::{Code, Error, ProjectId, Result, SourcePath, Timestamp};
 
 pub use self::import::{ImportReport, SkippedMember};
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 use crate::spool::{Spooled, too_large};
 
-/// A file of a source, open.
+/// A part of a source's listing.
 #[derive(Debug)]
-pub struct OpenFile {
-    /// Its bytes.
-    pub file: BlobFile,
-    /// Their number.
-    pub bytes: u64,
-    /// Whether it may be executed.
-    pub executable: bool,
-    /// When it was last written.
-    pub modified_at: Timestamp,
-    /// The address of its bytes.
-    pub blob: BlobId,
+pub struct SourcePage {
+    /// Entries, ordered by the bytes of their paths.
+    pub entries: Vec<SourceEntry>,
+    /// Whether others follow.
+    pub more: bool,
+    /// The size of the whole source, as its row has it.
+    pub size: TreeSize,
+}
+
+/// Which part of a source to list. Parts are read one by one: what is edited in between shows, or does not.
+#[derive(Debug, Clone, Default)]
+pub struct SourceSelection {
+    /// Only what lies beneath this directory.
+    pub under: Option<SourcePath>,
+    /// Only what comes after this path, whether or not it is there.
+    pub after: Option<SourcePath>,
+    /// At most this many entries.
+    pub limit: usize,
+}
+
+/// How a file is written.
+#[derive(Debug, Clone)]
+pub struct FileWrite {
+    /// Where; its directories are made.
+    pub path: SourcePath,
+    /// Whether it may be executed; `None` keeps what the file at the path has.
+    pub executable: Option<bool>,
+    /// What has to stand at the path.
+    pub precondition: Precondition,
 }
 
 fn file_not_found() -> Error {
@@ -43,55 +61,89 @@ fn edit(mut project: Project, decision: SourceDecision, at: Timestamp) -> Change
 }
 
 impl Engine {
-    /// The whole tree, every file and every directory, ordered by path.
-    pub async fn source_list(&self, caller: &Caller, id: ProjectId) -> Result<(Vec<SourceEntry>, TreeSize)> {
+    /// A part of a source's listing. A directory that is not there is refused; one that holds nothing is empty.
+    pub async fn source_page(&self, caller: &Caller, id: ProjectId, selection: &SourceSelection) -> Result<SourcePage> {
         let project = self.live_project(caller, id).await?;
-        let entries = self.store.source_list(id).await.map_err(store_failed)?;
-        Ok((entries, project.source))
-    }
-
-    /// One file.
-    pub async fn source_read(&self, caller: &Caller, id: ProjectId, path: &SourcePath) -> Result<OpenFile> {
-        self.live_project(caller, id).await?;
-        let found = self.store.source_at(id, std::slice::from_ref(path)).await.map_err(store_failed)?;
-        let entry = found.into_iter().next().ok_or_else(file_not_found)?;
-        match entry.kind {
-            EntryKind::Directory => Err(Error::new(Code::ProjectInvalid, "the path names a directory").at("path")),
-            EntryKind::File { executable, size, blob } => {
-                let file = self.blobs.open(caller.workspace_id, blob).await.map_err(blobs_failed)?;
-                Ok(OpenFile { file, bytes: size, executable, modified_at: entry.modified_at, blob })
+        let SourceSelection { under, after, limit } = selection;
+        let page = self.store.source_page(id, under.as_ref(), after.as_ref(), *limit).await.map_err(store_failed)?;
+        if let Some(directory) = under.as_ref().filter(|_| page.rows.is_empty() && after.is_none()) {
+            let there = self.entry(id, directory).await?;
+            if !there.is_some_and(|entry| entry.is_directory()) {
+                return Err(Error::new(Code::FileNotFound, "there is no such directory in the project").at("under"));
             }
         }
+        Ok(SourcePage { entries: page.rows, more: page.more, size: project.source })
     }
 
-    /// Writes one file; its directories are made. Without `executable` an existing file keeps its bit.
+    /// What stands at a path.
+    pub async fn source_entry(&self, caller: &Caller, id: ProjectId, path: &SourcePath) -> Result<SourceEntry> {
+        self.live_project(caller, id).await?;
+        self.entry(id, path).await?.ok_or_else(file_not_found)
+    }
+
+    /// Refuses a write whose refusal can be known before its bytes have come; what stands then decides.
+    pub async fn source_admit(&self, caller: &Caller, id: ProjectId, write: &FileWrite) -> Result<()> {
+        self.live_project(caller, id).await?;
+        if write.precondition.is_none() {
+            return Ok(());
+        }
+        write.precondition.check(self.entry(id, &write.path).await?.as_ref())
+    }
+
+    /// Writes one file.
     pub async fn source_write(
         &self,
         caller: &Caller,
         id: ProjectId,
-        path: SourcePath,
-        executable: Option<bool>,
+        write: FileWrite,
         body: Spooled,
     ) -> Result<SourceEntry> {
         let limit = self.settings.limits.file_bytes;
         if body.bytes > limit {
             return Err(too_large(limit));
         }
-        self.live_project(caller, id).await?;
+        // A refused body is not kept; one that is refused only below is collected later.
+        self.source_admit(caller, id, &write).await?;
+        self.require_blob_room(caller.workspace_id, body.bytes).await?;
         let stored = self.adopt(caller.workspace_id, body).await?;
         let _through = self.projects.enter(id).await;
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
-            let nearby = self.nearby(id, &path).await?;
-            let kept = nearby
-                .iter()
-                .find(|entry| entry.path == path)
-                .is_some_and(|entry| matches!(entry.kind, EntryKind::File { executable, .. } if executable));
+            let nearby = self.nearby(id, &write.path).await?;
+            let there = nearby.iter().find(|entry| entry.path == write.path);
+            // Decided on the rows that the commit compares with: of two writers that require the same, one is refused.
+            write.precondition.check(there)?;
+            let executable = write.executable.unwrap_or_else(|| there.is_some_and(SourceEntry::is_executable));
             let at = self.now();
-            let kind = EntryKind::File { executable: executable.unwrap_or(kept), size: stored.bytes, blob: stored.id };
-            let entry = SourceEntry { path: path.clone(), kind, modified_at: at };
+            let kind = EntryKind::File { executable, size: stored.bytes, blob: stored.id };
+            let entry = SourceEntry { path: write.path.clone(), kind, modified_at: at };
             let decision = source::write_file(&nearby, project.source, entry.clone())?;
+            self.require_file_room(project.source, decision.size)?;
             Ok((edit(project, decision, at), entry))
+        })
+        .await
+    }
+
+    /// Sets or clears a file's executable bit without its bytes.
+    pub async fn source_set_executable(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        path: &SourcePath,
+        executable: bool,
+        precondition: &Precondition,
+    ) -> Result<SourceEntry> {
+        let _through = self.projects.enter(id).await;
+        self.decide(|| async {
+            let project = self.live_project(caller, id).await?;
+            let there = self.entry(id, path).await?.ok_or_else(file_not_found)?;
+            precondition.check(Some(&there))?;
+            let Some(changed) = source::set_executable(&there, executable)? else {
+                return Ok((Changes::new(), there));
+            };
+            let edited = SourceEdit { written: vec![changed.clone()], ..SourceEdit::default() };
+            let decision = SourceDecision { edit: edited, size: project.source };
+            Ok((edit(project, decision, self.now()), changed))
         })
         .await
     }
@@ -110,15 +162,27 @@ impl Engine {
     }
 
     /// Removes a file or a directory tree.
-    pub async fn source_remove(&self, caller: &Caller, id: ProjectId, path: &SourcePath) -> Result<()> {
+    pub async fn source_remove(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        path: &SourcePath,
+        precondition: &Precondition,
+    ) -> Result<()> {
         let _through = self.projects.enter(id).await;
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
             let subtree = self.store.source_subtree(id, path).await.map_err(store_failed)?;
+            precondition.check(subtree.iter().find(|entry| entry.path == *path))?;
             let decision = source::remove_tree(&subtree, project.source, path)?;
             Ok((edit(project, decision, self.now()), ()))
         })
         .await
+    }
+
+    async fn entry(&self, id: ProjectId, path: &SourcePath) -> Result<Option<SourceEntry>> {
+        let found = self.store.source_at(id, std::slice::from_ref(path)).await.map_err(store_failed)?;
+        Ok(found.into_iter().next())
     }
 
     async fn nearby(&self, id: ProjectId, path: &SourcePath) -> Result<Vec<SourceEntry>> {
