@@ -2,12 +2,14 @@
 //!
 //! Puts are only noted. A caller of [`Barrier::wait`] needs a flush that *begins* after its call; whoever arrives while
 //! one runs waits for the next, which serves all of them. A few noted files are flushed one by one, since flushing a
-//! whole file system also waits for what others, a build say, are writing; more are flushed with one `syncfs`.
+//! whole file system also waits for what others, a build say, are writing; more are flushed with one `syncfs`. Small blobs
+//! share pack files, so that an import of any number of them dirties one or two.
 //!
 //! A flush that failed may have lost what it was to write, and the kernel reports that once. So all who waited for it
 //! get the error, and the next flush covers the whole file system.
 
 use std::{
+    collections::{BTreeMap, HashSet},
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -16,8 +18,12 @@ use std::{
 
 use tokio::sync::watch;
 
+use crate::packs::Written;
+
 /// Up to how many files are flushed singly.
 const SINGLY: usize = 2;
+/// Up to how many packs are. Each is much data and belongs to another workspace, or was filled since.
+const PACKS_SINGLY: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Barrier {
@@ -30,6 +36,8 @@ pub(crate) struct Barrier {
 #[derive(Debug)]
 struct State {
     unflushed: Unflushed,
+    /// The packs whose names are durable.
+    named: HashSet<PathBuf>,
     /// Number of the flush that was begun last.
     begun: u64,
     /// Number of the flush that somebody waits for.
@@ -44,9 +52,20 @@ struct State {
 
 #[derive(Debug)]
 enum Unflushed {
-    Files(Vec<PathBuf>),
+    Noted {
+        files: Vec<PathBuf>,
+        packs: BTreeMap<PathBuf, Arc<File>>,
+    },
     /// Too many to name, or unknown because an earlier process or a failure left them.
     Everything,
+}
+
+impl Unflushed {
+    const NOTHING: Self = Self::Noted { files: Vec::new(), packs: BTreeMap::new() };
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::Noted { files, packs } if files.is_empty() && packs.is_empty())
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +83,7 @@ impl Barrier {
             root_path: root_path.to_owned(),
             state: Mutex::new(State {
                 unflushed: Unflushed::Everything,
+                named: HashSet::new(),
                 begun: 0,
                 wanted: 0,
                 running: false,
@@ -73,6 +93,11 @@ impl Barrier {
             }),
             progress: watch::Sender::new(Progress::default()),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn flushes(&self) -> (u64, u64) {
+        self.lock().flushes
     }
 
     /// Announces that a file is about to get its final name; [`Placing::note`] says that it has it.
@@ -86,8 +111,7 @@ impl Barrier {
         let mut progress = self.progress.subscribe();
         let target = {
             let mut state = self.lock();
-            let clean = matches!(&state.unflushed, Unflushed::Files(files) if files.is_empty());
-            if clean && state.placing == 0 && !state.running {
+            if state.unflushed.is_nothing() && state.placing == 0 && !state.running {
                 return Ok(());
             }
             let target = state.begun + 1;
@@ -116,7 +140,7 @@ impl Barrier {
                     return;
                 }
                 state.begun += 1;
-                let noted = std::mem::replace(&mut state.unflushed, Unflushed::Files(Vec::new()));
+                let noted = std::mem::replace(&mut state.unflushed, Unflushed::NOTHING);
                 (state.begun, if state.placing > 0 { Unflushed::Everything } else { noted })
             };
             let result = self.flush(&unflushed);
@@ -136,11 +160,12 @@ impl Barrier {
 
     fn flush(&self, unflushed: &Unflushed) -> io::Result<()> {
         match unflushed {
-            Unflushed::Files(files) => {
+            Unflushed::Noted { files, packs } => {
                 #[cfg(test)]
                 {
-                    self.lock().flushes.1 += files.len() as u64;
+                    self.lock().flushes.1 += (files.len() + packs.len()) as u64;
                 }
+                packs.iter().try_for_each(|(path, file)| self.flush_pack(path, file))?;
                 files.iter().try_for_each(|file| self.flush_file(file))
             }
             Unflushed::Everything => {
@@ -153,6 +178,30 @@ impl Barrier {
         }
     }
 
+    /// Notes that a pack was appended to. To be called before anybody can find what was appended.
+    pub(crate) fn note_pack(&self, written: Written) {
+        let mut state = self.lock();
+        let Unflushed::Noted { packs, .. } = &mut state.unflushed else { return };
+        if packs.contains_key(&written.path) {
+            return;
+        }
+        if packs.len() < PACKS_SINGLY {
+            packs.insert(written.path, written.file);
+        } else {
+            state.unflushed = Unflushed::Everything;
+        }
+    }
+
+    /// Flushes a pack, and its name when that is new; blocking.
+    pub(crate) fn flush_pack(&self, path: &Path, file: &File) -> io::Result<()> {
+        file.sync_data()?;
+        if !self.lock().named.contains(path) {
+            self.flush_directories(path)?;
+            self.lock().named.insert(path.to_owned());
+        }
+        Ok(())
+    }
+
     /// Flushes a file, then every directory up to the root, any of which may be new.
     fn flush_file(&self, file: &Path) -> io::Result<()> {
         match File::open(file) {
@@ -161,6 +210,10 @@ impl Barrier {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
+        self.flush_directories(file)
+    }
+
+    fn flush_directories(&self, file: &Path) -> io::Result<()> {
         for directory in file.ancestors().skip(1).take_while(|directory| directory.starts_with(&self.root_path)) {
             File::open(directory)?.sync_all()?;
         }
@@ -181,7 +234,7 @@ impl Placing<'_> {
     pub(crate) fn note(self, file: PathBuf) {
         let mut state = self.0.lock();
         match &mut state.unflushed {
-            Unflushed::Files(files) if files.len() < SINGLY => files.push(file),
+            Unflushed::Noted { files, .. } if files.len() < SINGLY => files.push(file),
             unflushed => *unflushed = Unflushed::Everything,
         }
     }
@@ -234,7 +287,7 @@ mod tests {
         barrier.wait().await.unwrap();
         let state = barrier.lock();
         assert_eq!(state.flushes.0, flushes.0 + 1);
-        assert!(matches!(&state.unflushed, Unflushed::Files(files) if files.is_empty()));
+        assert!(state.unflushed.is_nothing());
         assert!(state.begun < 60, "{} flushes for 64 callers", state.begun);
     }
 

@@ -9,7 +9,7 @@ use std::{
 use stead_blobs::LocalBlobs;
 use stead_domain::{
     BlobId, WorkspaceId,
-    ports::{BlobError, Blobs, StoredBlob},
+    ports::{BlobError, BlobUsage, Blobs, StoredBlob},
 };
 
 fn workspace(number: u8) -> WorkspaceId {
@@ -40,10 +40,20 @@ async fn bytes_are_stored_once_per_workspace_and_never_shared() {
     assert!(matches!(blobs.read(workspace(2), stored.id).await, Err(BlobError::Missing(id)) if id == stored.id));
     blobs.put(workspace(2), b"hello".to_vec()).await.unwrap();
     let (first, second) = (path(root.path(), workspace(1), stored.id), path(root.path(), workspace(2), stored.id));
+    assert!(!first.exists() && !second.exists(), "small ones share files, of one workspace alone");
+    assert_eq!(files_in(root.path()), 2);
+    let large = vec![7; 100_000];
+    let stored_large = blobs.put(workspace(1), large.clone()).await.unwrap();
+    assert_eq!(blobs.put_blocking(workspace(2), &mut large.as_slice()).unwrap(), stored_large);
+    let [first, second] = [1, 2].map(|number| path(root.path(), workspace(number), stored_large.id));
     assert_ne!(fs::metadata(&first).unwrap().ino(), fs::metadata(second).unwrap().ino());
     assert_eq!(fs::metadata(first).unwrap().mode() & 0o777, 0o400);
-    assert_eq!(files_in(root.path()), 2);
+    assert_eq!(blobs.usage(workspace(1)).await.unwrap(), BlobUsage { blobs: 2, bytes: 100_005 });
+    assert_eq!(blobs.read(workspace(1), stored_large.id).await.unwrap(), large);
     blobs.sync().await.unwrap();
+    let mut workspaces = blobs.workspaces_blocking().unwrap();
+    workspaces.sort();
+    assert_eq!(workspaces, [workspace(1), workspace(2)]);
 
     let mut reader = blobs.open_blocking(workspace(1), stored.id).unwrap();
     reader.seek(SeekFrom::Start(3)).unwrap();
@@ -55,36 +65,47 @@ async fn bytes_are_stored_once_per_workspace_and_never_shared() {
     assert_eq!(whole, "hello");
     let empty = blobs.put(workspace(1), Vec::new()).await.unwrap();
     assert_eq!(blobs.read(workspace(1), empty.id).await.unwrap(), b"");
+    assert_eq!(blobs.usage_blocking(workspace(1)).unwrap(), BlobUsage { blobs: 3, bytes: 100_005 });
+    drop(blobs);
+    let blobs = LocalBlobs::open(root.path()).unwrap();
+    assert_eq!(blobs.usage_blocking(workspace(1)).unwrap(), BlobUsage { blobs: 3, bytes: 100_005 });
+    assert_eq!(blobs.read(workspace(1), stored.id).await.unwrap(), b"hello");
 }
 
+/// Both before there were packs and now, large blobs are files of their own; before, small ones were, too.
 #[tokio::test]
 async fn what_a_power_cut_tore_is_never_served_and_repaired_by_the_next_put() {
     let root = tempfile::tempdir().unwrap();
-    let (torn, zeroed) = {
-        let blobs = LocalBlobs::open(root.path()).unwrap();
-        let torn = blobs.put(workspace(1), b"torn bytes".to_vec()).await.unwrap().id;
-        (torn, blobs.put(workspace(1), b"zeroed".to_vec()).await.unwrap().id)
-    };
-    for (id, content) in [(torn, &b"torn"[..]), (zeroed, b"\0\0\0\0\0\0")] {
+    let large = vec![1; 100_000];
+    let contents = [&b"whole bytes"[..], b"torn bytes", b"zeroed", &large];
+    let ids = contents.map(|content| BlobId::from_bytes(*blake3::hash(content).as_bytes()));
+    for (id, left) in ids.into_iter().zip([&b"whole bytes"[..], b"torn", b"\0\0\0\0\0\0", &large[1..]]) {
         let path = path(root.path(), workspace(1), id);
-        fs::remove_file(&path).unwrap();
-        fs::write(&path, content).unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, left).unwrap();
     }
+    fs::create_dir(root.path().join("incoming")).unwrap();
     fs::write(root.path().join("incoming/7"), b"half").unwrap();
 
     let blobs = LocalBlobs::open(root.path()).unwrap();
     assert!(!root.path().join("incoming/7").exists());
-    for (id, content) in [(torn, &b"torn bytes"[..]), (zeroed, b"zeroed")] {
+    assert_eq!(blobs.read(workspace(1), ids[0]).await.unwrap(), contents[0]);
+    assert_eq!(blobs.usage_blocking(workspace(1)).unwrap().blobs, 4);
+    for (id, content) in ids.into_iter().zip(contents).skip(1) {
         assert!(matches!(blobs.open_blocking(workspace(1), id), Err(BlobError::Damaged(_))));
         assert!(matches!(blobs.read(workspace(1), id).await, Err(BlobError::Damaged(_))));
         blobs.put(workspace(1), content.to_vec()).await.unwrap();
         assert_eq!(blobs.read(workspace(1), id).await.unwrap(), content);
     }
+    blobs.put(workspace(1), contents[0].to_vec()).await.unwrap();
+    let bytes = contents.iter().map(|content| content.len() as u64).sum();
+    assert_eq!(blobs.usage_blocking(workspace(1)).unwrap(), BlobUsage { blobs: 4, bytes });
+    assert_eq!(files_in(root.path()), 3, "the whole one is where it was, the small ones share a pack");
     // Truncated behind our back, after it was seen whole: its length gives it away.
-    let path = path(root.path(), workspace(1), torn);
+    let path = path(root.path(), workspace(1), ids[3]);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4).unwrap();
-    assert!(matches!(blobs.open_blocking(workspace(1), torn), Err(BlobError::Damaged(_))));
+    assert!(matches!(blobs.open_blocking(workspace(1), ids[3]), Err(BlobError::Damaged(_))));
 }
 
 #[test]
@@ -98,6 +119,7 @@ fn a_failing_reader_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let blobs = LocalBlobs::open(root.path()).unwrap();
     assert!(blobs.put_blocking(workspace(1), &mut Cursor::new(b"start").chain(Failing)).is_err());
+    assert!(blobs.put_blocking(workspace(1), &mut Cursor::new(vec![1; 100_000]).chain(Failing)).is_err());
     assert_eq!(files_in(root.path()), 0);
 }
 
@@ -112,23 +134,28 @@ fn finished_files_are_taken_over() {
         bytes
     };
     let single = outside.path().join("single");
-    fs::write(&single, b"single").unwrap();
-    fs::set_permissions(&single, fs::Permissions::from_mode(0o4755)).unwrap();
-    let stored = blobs.adopt_blocking(workspace(1), single.clone()).unwrap();
-    assert!(!single.exists());
-    assert_eq!((read(stored.id), stored.bytes), (b"single".to_vec(), 6));
-    assert_eq!(fs::metadata(path(root.path(), workspace(1), stored.id)).unwrap().mode() & 0o7777, 0o400);
+    for content in [vec![1; 100_000], b"small".to_vec()] {
+        fs::write(&single, &content).unwrap();
+        fs::set_permissions(&single, fs::Permissions::from_mode(0o4755)).unwrap();
+        let stored = blobs.adopt_blocking(workspace(1), single.clone()).unwrap();
+        assert!(!single.exists());
+        assert_eq!((read(stored.id), stored.bytes), (content.clone(), content.len() as u64));
+        let mode = fs::metadata(path(root.path(), workspace(1), stored.id)).map(|metadata| metadata.mode() & 0o7777);
+        assert_eq!(mode.ok(), (content.len() > 5).then_some(0o400));
 
-    // The same bytes again, and a file that somebody else has another name for.
-    fs::write(&single, b"single").unwrap();
-    assert_eq!(blobs.adopt_blocking(workspace(1), single.clone()).unwrap(), stored);
-    assert!(!single.exists());
-    let (linked, other) = (outside.path().join("linked"), outside.path().join("other"));
-    fs::write(&linked, b"linked").unwrap();
-    fs::hard_link(&linked, &other).unwrap();
-    let stored = blobs.adopt_blocking(workspace(1), linked).unwrap();
-    fs::write(&other, b"changed").unwrap();
-    assert_eq!(read(stored.id), b"linked");
+        // The same bytes again, and a file that somebody else has another name for.
+        fs::write(&single, &content).unwrap();
+        assert_eq!(blobs.adopt_blocking(workspace(1), single.clone()).unwrap(), stored);
+        assert!(!single.exists());
+        let (linked, other) = (outside.path().join("linked"), outside.path().join("other"));
+        let content = [&content[..], b"linked"].concat();
+        fs::write(&linked, &content).unwrap();
+        fs::hard_link(&linked, &other).unwrap();
+        let stored = blobs.adopt_blocking(workspace(1), linked).unwrap();
+        fs::write(&other, b"changed").unwrap();
+        assert_eq!(read(stored.id), content);
+        fs::remove_file(other).unwrap();
+    }
 
     let link = outside.path().join("link");
     std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
@@ -144,7 +171,7 @@ async fn concurrent_puts_of_the_same_and_of_other_bytes_all_succeed() {
         .map(|index| {
             let blobs = Arc::clone(&blobs);
             tokio::spawn(async move {
-                let content = vec![index % 4; 50_000];
+                let content = vec![index % 4; if index % 8 < 4 { 50_000 } else { 70_000 }];
                 let stored = blobs.put(workspace(1), content.clone()).await.unwrap();
                 blobs.sync().await.unwrap();
                 assert_eq!(blobs.read(workspace(1), stored.id).await.unwrap(), content);
@@ -154,5 +181,6 @@ async fn concurrent_puts_of_the_same_and_of_other_bytes_all_succeed() {
     for task in tasks {
         task.await.unwrap();
     }
-    assert_eq!(files_in(root.path()), 4);
+    assert_eq!(files_in(root.path()), 4 + 1);
+    assert_eq!(blobs.usage(workspace(1)).await.unwrap(), BlobUsage { blobs: 8, bytes: 4 * 120_000 });
 }

@@ -1,3 +1,4 @@
 //! The blob port's promises on a real directory.
 
+mod collection;
 mod local;

@@ -13,11 +13,11 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use blob_file::BlobFile;
-pub use blobs::{BlobError, Blobs, StoredBlob};
+pub use blobs::{BlobError, BlobUsage, Blobs, Collected, StoredBlob};
 pub use clock::{Clock, IdSource};
 pub use logs::{LogChunk, LogError, LogName, Logs};
 pub use provider::{
-    BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, Observed, Outcome, Provider,
+    BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Mount, MountSource, Observed, Outcome, Provider,
     ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
 };
 pub use registries::{Checked, Registries};

@@ -166,6 +166,30 @@ pub struct SandboxLimits {
     pub disk_files: u64,
 }
 
+/// What a build sandbox may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildNetwork {
+    /// Loopback only.
+    Disabled,
+    /// The egress proxy with open names, and the operator's registries.
+    Enabled,
+    /// The egress proxy with one host.
+    Only(Endpoint),
+}
+
+/// One host that a sandbox may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// A name, an IPv4 address, or an IPv6 address in brackets.
+    pub host: String,
+    /// The ports, the declared one first.
+    pub ports: Vec<u16>,
+    /// Whether the operator allows the host although the deny list may cover its addresses.
+    pub allowed: bool,
+    /// The most that goes to and fro altogether, in bytes.
+    pub total_bytes: u64,
+}
+
 /// What one build step sees: nothing but this.
 #[derive(Debug, Clone)]
 pub struct BuildSandboxSpec {
@@ -182,7 +206,7 @@ pub struct BuildSandboxSpec {
     /// uppermost first, the directory that receives the writes, and an empty work directory on the same file system.
     pub overlay: Option<BuildOverlay>,
     /// What it may reach.
-    pub network: NetworkPolicy,
+    pub network: BuildNetwork,
     /// Its limits.
     pub limits: SandboxLimits,
     /// Wall-clock limit of each command.
@@ -218,6 +242,10 @@ pub trait BuildSandbox: Send + Sync {
 pub trait BuildSandboxes: Send + Sync {
     /// Makes one.
     fn open(&self, spec: BuildSandboxSpec) -> PortFuture<'_, Result<Box<dyn BuildSandbox>, ProviderError>>;
+
+    /// Finds out whether a sandbox of that network would reach its host: resolves and judges the name and connects to the
+    /// first port. Codes of refusals: `host_invalid` and `host_denied` (permanent), `host_unresolved`, `host_unreachable`.
+    fn probe<'a>(&'a self, endpoint: &'a Endpoint) -> PortFuture<'a, Result<(), ProviderError>>;
 
     /// Ends what an earlier server process left of builds on this machine.
     fn sweep_builds(&self) -> PortFuture<'_, Result<usize, ProviderError>>;

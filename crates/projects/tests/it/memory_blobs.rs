@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::Duration;
 
-use stead_domain::ports::{BlobError, BlobFile, Blobs, PortFuture, StoredBlob};
+use stead_domain::ports::{BlobError, BlobFile, BlobUsage, Blobs, Collected, PortFuture, StoredBlob};
 use stead_domain::{BlobId, WorkspaceId};
 
 #[derive(Default)]
@@ -60,6 +61,29 @@ impl Blobs for MemoryBlobs {
 
     fn open(&self, _: WorkspaceId, id: BlobId) -> PortFuture<'_, Result<BlobFile, BlobError>> {
         Box::pin(std::future::ready(self.get(id).map(BlobFile::from_bytes)))
+    }
+
+    fn workspaces_blocking(&self) -> Result<Vec<WorkspaceId>, BlobError> {
+        Ok(Vec::new())
+    }
+
+    fn usage_blocking(&self, _: WorkspaceId) -> Result<BlobUsage, BlobError> {
+        let kept = self.kept.lock().unwrap();
+        Ok(BlobUsage { blobs: kept.len() as u64, bytes: kept.values().map(|bytes| bytes.len() as u64).sum() })
+    }
+
+    fn usage(&self, workspace: WorkspaceId) -> PortFuture<'_, Result<BlobUsage, BlobError>> {
+        Box::pin(std::future::ready(self.usage_blocking(workspace)))
+    }
+
+    /// Nothing is ever removed here; no test of this crate collects.
+    fn collect_blocking(
+        &self,
+        _: WorkspaceId,
+        _: &dyn Fn(BlobId) -> bool,
+        _: Duration,
+    ) -> Result<Collected, BlobError> {
+        Ok(Collected::default())
     }
 
     fn sync(&self) -> PortFuture<'_, Result<(), BlobError>> {
