@@ -6,9 +6,11 @@
 //!
 //! * [`archive::read_archive`] streams a zip or tar into an [`archive::Sink`];
 //! * [`path::BundlePath`] is a member's path once it is known to be safe;
+//! * [`git`] judges the address of a repository and reads what git says of it;
 //! * [`manifest`] reads requirement files, `pyproject.toml`, `package.json`, npm locks and `setup.sh`.
 
 pub mod archive;
 pub mod fuzzing;
+pub mod git;
 pub mod manifest;
 pub mod path;

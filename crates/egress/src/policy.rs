@@ -11,12 +11,12 @@ use stead_outbound::{Host, HostName, NameRule, PortRule};
 pub struct Policy {
     /// Names the sandbox for the log: an environment or build id.
     pub label: String,
-    /// Open, or exactly these names. Exact names also require a matching server name in every tunnel.
+    /// Open, or exactly these hosts. Exact names also require a matching server name in every tunnel.
     pub names: NameRule,
     /// Ports for tunnels and for plain requests.
     pub ports: PortRule,
-    /// Hosts the operator named although the deny list covers their addresses. For builds only; a session's policy
-    /// leaves it empty. Under exact names a host must be listed in `names` as well.
+    /// Hosts the operator named although the deny list covers their addresses. For builds and imports only; a session's
+    /// policy leaves it empty. Under exact names a host must be listed in `names` as well.
     pub registry_hosts: BTreeSet<Host>,
     /// Single endpoints that are allowed whatever the deny list says.
     pub extra_allowed: Vec<SocketAddr>,
@@ -64,6 +64,11 @@ impl Policy {
         Self::new(label.into(), names, PortRule::from_iter([80, 443]))
     }
 
+    /// One host, a name or an address literal, on these ports, whatever a tunnel to it carries.
+    pub fn only(label: impl Into<String>, host: Host, ports: impl IntoIterator<Item = u16>) -> Self {
+        Self::new(label.into(), NameRule::Hosts(BTreeSet::from([host])), PortRule::from_iter(ports))
+    }
+
     fn new(label: String, names: NameRule, ports: PortRule) -> Self {
         let (registry_hosts, extra_allowed) = (BTreeSet::new(), Vec::new());
         Self { label, names, ports, registry_hosts, extra_allowed, limits: Limits::default() }
@@ -74,7 +79,8 @@ impl Policy {
         matches!(self.names, NameRule::Exact(_))
     }
 
-    pub(crate) fn dial_policy(&self) -> stead_outbound::Policy {
+    /// The policy as the dialer takes it.
+    pub fn dial_policy(&self) -> stead_outbound::Policy {
         stead_outbound::Policy {
             names: self.names.clone(),
             ports: self.ports.clone(),

@@ -12,6 +12,8 @@ pub enum NameRule {
     Open,
     /// Exactly these names: no wildcards, no subdomains, no address literals.
     Exact(BTreeSet<HostName>),
+    /// Exactly these, where an address literal may be one of them.
+    Hosts(BTreeSet<Host>),
 }
 
 /// Which ports may be asked for.
@@ -49,6 +51,7 @@ impl Policy {
             (NameRule::Open, _) => true,
             (NameRule::Exact(names), Host::Name(name)) => names.contains(name),
             (NameRule::Exact(_), Host::Literal(_)) => false,
+            (NameRule::Hosts(hosts), host) => hosts.contains(host),
         };
         if !named {
             return Err(DialError::NameNotAllowed { host: host.clone() });

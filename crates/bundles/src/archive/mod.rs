@@ -26,6 +26,7 @@ mod zip;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 pub use error::ArchiveError;
+pub(crate) use error::shown;
 pub use format::Format;
 pub use limits::{Limit, Limits};
 pub use plan::{ArchivePlan, PlannedKind, PlannedMember, SkipReason, Skipped, SkippedMember};

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use stead_domain::build::{BuildFailureKind, BuildLimit, Layer, Package};
 use stead_domain::changes::Changes;
-use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{
-    BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
+    BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
     ProviderError, Runtime, RuntimeError,
 };
 use stead_domain::{LayerId, Result};
@@ -176,7 +175,7 @@ impl Engine {
             mounts: Vec::new(),
             writable: place.writable.clone(),
             overlay,
-            network: if step.network { NetworkPolicy::Enabled } else { NetworkPolicy::Disabled },
+            network: if step.network { BuildNetwork::Enabled } else { BuildNetwork::Disabled },
             limits: self.settings.build_sandbox,
             time_limit: left(work),
         };

@@ -119,7 +119,7 @@ impl Builds {
             limits: spec.limits,
             pseudo_terminals: false,
         };
-        let egress = self.host.build_egress(spec.network, format!("build of {}", spec.project_id));
+        let egress = self.host.build_egress(&spec.network, format!("build of {}", spec.project_id))?;
         let sandbox = Sandbox::launch(&self.host, shape, egress, None, String::new()).await?;
         Ok((sandbox, quota))
     }

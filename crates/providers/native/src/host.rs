@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::ProviderError;
+use stead_domain::ports::{BuildNetwork, Endpoint, ProviderError};
 use stead_egress::{Egress, Host as EgressHost, Policy, PortRule};
-use stead_outbound::Dialer;
+use stead_outbound::{DialError, Dialer};
 use stead_sandbox::cgroup::CgroupManager;
 use stead_sandbox::features;
 
@@ -32,6 +32,7 @@ pub(crate) struct Host {
     /// The runtime, sealed.
     pub(crate) program: OwnedFd,
     pub(crate) egress: Egress,
+    dialer: Arc<Dialer>,
     registries: Registries,
 }
 
@@ -63,7 +64,7 @@ impl Host {
             return Err(ProviderError::permanent("native_feature_missing", message));
         }
         let program = program::seal(&config.runtime)?;
-        Ok(Self { run, slots, registries, cgroups, program, egress: Egress::new(dialer), config })
+        Ok(Self { run, slots, registries, cgroups, program, egress: Egress::new(Arc::clone(&dialer)), dialer, config })
     }
 
     /// The host user that is 0 in a slot's sandbox.
@@ -86,11 +87,40 @@ impl Host {
     }
 
     /// What a build may reach; `None` is nothing.
-    pub(crate) fn build_egress(&self, network: NetworkPolicy, label: String) -> Option<Policy> {
-        let mut policy = self.session_egress(network, label)?;
-        policy.registry_hosts.clone_from(&self.registries.hosts);
-        open_ports(&mut policy, self.registries.ports.iter().copied());
-        Some(policy)
+    pub(crate) fn build_egress(
+        &self,
+        network: &BuildNetwork,
+        label: String,
+    ) -> Result<Option<Policy>, ProviderError> {
+        match network {
+            BuildNetwork::Disabled => Ok(None),
+            BuildNetwork::Enabled => {
+                let Some(mut policy) = self.session_egress(NetworkPolicy::Enabled, label) else { return Ok(None) };
+                policy.registry_hosts.clone_from(&self.registries.hosts);
+                open_ports(&mut policy, self.registries.ports.iter().copied());
+                Ok(Some(policy))
+            }
+            BuildNetwork::Only(endpoint) => only(endpoint, label).map(Some),
+        }
+    }
+
+    /// Connects to the host as the proxy would.
+    pub(crate) async fn probe(&self, endpoint: &Endpoint) -> Result<(), ProviderError> {
+        let policy = only(endpoint, String::new())?;
+        let (host, port) = (parse_host(&endpoint.host)?, endpoint.ports.first().copied().unwrap_or_default());
+        let connected = self.dialer.connect(&host, port, &policy.dial_policy()).await;
+        connected.map(|_| ()).map_err(|error| {
+            let message = error.to_string();
+            match error {
+                DialError::Resolve { .. } => ProviderError::passing("host_unresolved", message),
+                DialError::Connect { .. } | DialError::OwnAddresses { .. } => {
+                    ProviderError::passing("host_unreachable", message)
+                }
+                DialError::AllDenied { .. } | DialError::NameNotAllowed { .. } | DialError::PortNotAllowed { .. } => {
+                    ProviderError::permanent("host_denied", message)
+                }
+            }
+        })
     }
 
     /// Removes what a sandbox that does not run has outside its files. Blocking.
@@ -127,6 +157,21 @@ impl Registries {
         }
         Ok(registries)
     }
+}
+
+fn parse_host(text: &str) -> Result<EgressHost, ProviderError> {
+    text.parse().map_err(|_| ProviderError::permanent("host_invalid", "not a host name or address that can be resolved"))
+}
+
+/// The policy of one host.
+fn only(endpoint: &Endpoint, label: String) -> Result<Policy, ProviderError> {
+    let host = parse_host(&endpoint.host)?;
+    let mut policy = Policy::only(label, host.clone(), endpoint.ports.iter().copied());
+    if endpoint.allowed {
+        policy.registry_hosts.insert(host);
+    }
+    policy.limits.total_bytes = Some(endpoint.total_bytes);
+    Ok(policy)
 }
 
 fn allow(policy: &mut Policy, endpoints: &[SocketAddr]) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{
-    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Observed, Outcome, PortFuture, Provider, ProviderCapabilities,
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Observed, Outcome, PortFuture, Provider, ProviderCapabilities,
     ProviderError, Runtime, StartSpec,
 };
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
@@ -144,6 +144,10 @@ impl BuildSandboxes for NativeProvider {
     fn open(&self, spec: BuildSandboxSpec) -> PortFuture<'_, Result<Box<dyn BuildSandbox>, ProviderError>> {
         let opening = tokio::spawn(Arc::clone(&self.builds).open(spec));
         Box::pin(async move { opening.await.unwrap_or_else(|error| Err(lost(error))) })
+    }
+
+    fn probe<'a>(&'a self, endpoint: &'a Endpoint) -> PortFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.builds.host.probe(endpoint))
     }
 
     fn sweep_builds(&self) -> PortFuture<'_, Result<usize, ProviderError>> {

@@ -80,6 +80,10 @@ impl BuildSandboxes for Nowhere {
         soon(Err(refused()))
     }
 
+    fn probe<'a>(&'a self, _: &'a Endpoint) -> PortFuture<'a, Result<(), ProviderError>> {
+        soon(Err(refused()))
+    }
+
     fn sweep_builds(&self) -> PortFuture<'_, Result<usize, ProviderError>> {
         soon(Ok(0))
     }

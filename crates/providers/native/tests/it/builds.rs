@@ -5,8 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::{BuildOverlay, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, SandboxLimits};
+use stead_domain::ports::{BuildNetwork, BuildOverlay, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, SandboxLimits};
 use stead_domain::{ProjectId, WorkspaceId};
 
 use crate::fixture::{Fixture, Ids, run, until};
@@ -23,7 +22,7 @@ pub(crate) fn build(fixture: &Fixture) -> BuildSandboxSpec {
         mounts: vec![Mount { target: "/env/p".into(), source: MountSource::Directory(source) }],
         writable: vec![("/env/p/.venv".into(), fixture.directory("built"))],
         overlay: None,
-        network: NetworkPolicy::Disabled,
+        network: BuildNetwork::Disabled,
         limits: SandboxLimits {
             memory_bytes: 256 << 20,
             processes: 64,

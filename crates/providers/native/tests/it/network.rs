@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::{BuildSandboxes, Provider, StartSpec};
+use stead_domain::ports::{BuildNetwork, BuildSandboxes, Endpoint, Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -87,7 +87,7 @@ async fn registries_are_for_builds_alone() {
     let url = format!("http://localhost:{}/", registry.port());
 
     let mut spec = build(&fixture);
-    spec.network = NetworkPolicy::Enabled;
+    spec.network = BuildNetwork::Enabled;
     let sandbox = BuildSandboxes::open(&provider, spec).await.unwrap();
     let ran = run(&*sandbox.runtime(), &fetch(&url)).await.stdout;
     assert_eq!(ran, "hello\nrefused\n");
@@ -99,4 +99,34 @@ async fn registries_are_for_builds_alone() {
     let runtime = provider.link(environment).await.unwrap();
     assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "403\nrefused\n");
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+#[tokio::test]
+async fn one_host_is_all_that_an_import_reaches() {
+    needs_root!();
+    let (declared, other) = (site().await, site().await);
+    let fixture = Fixture::new();
+    let provider = fixture.open();
+    let endpoint = |host: &str, allowed| Endpoint {
+        host: host.to_owned(),
+        ports: vec![declared.port()],
+        allowed,
+        total_bytes: 1 << 20,
+    };
+    let code = async |endpoint: Endpoint| provider.probe(&endpoint).await.err().map(|error| error.code);
+    assert_eq!(code(endpoint("127.0.0.1", false)).await.as_deref(), Some("host_denied"));
+    assert_eq!(code(endpoint("127.1", true)).await.as_deref(), Some("host_invalid"));
+    assert_eq!(code(endpoint("127.0.0.1", true)).await, None);
+    let closed = Endpoint { ports: vec![1], ..endpoint("127.0.0.1", true) };
+    assert_eq!(code(closed).await.as_deref(), Some("host_unreachable"));
+
+    let mut spec = build(&fixture);
+    spec.network = BuildNetwork::Only(endpoint("127.0.0.1", true));
+    let sandbox = BuildSandboxes::open(&provider, spec).await.unwrap();
+    let runtime = sandbox.runtime();
+    assert_eq!(run(&*runtime, &fetch(&format!("http://{declared}/"))).await.stdout, "hello\nrefused\n");
+    for wrong in [format!("http://{other}/"), format!("http://localhost:{}/", declared.port())] {
+        assert_eq!(run(&*runtime, &fetch(&wrong)).await.stdout, "403\nrefused\n", "{wrong}");
+    }
+    sandbox.close().await.unwrap();
 }

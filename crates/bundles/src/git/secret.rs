@@ -1,0 +1,56 @@
+//! A value that is never shown.
+
+use std::fmt;
+
+use super::percent;
+
+/// A token, password or key. Neither `Debug` nor `Display` shows it; only [`Secret::reveal`] gives it out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a secret.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The secret itself, for the pipe it goes through.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Blanks the secret in a text, as it is and as a URL spells it.
+    pub fn scrub(&self, text: &str) -> String {
+        if self.0.is_empty() {
+            return text.to_owned();
+        }
+        let encoded = percent::encode(&self.0);
+        let lower = percent::encode_lower(&self.0);
+        [self.0.as_str(), &encoded, &lower].iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_shows_itself_nowhere() {
+        let secret = Secret::new("t/k:1");
+        assert_eq!(format!("{secret} {secret:?}"), "*** ***");
+        assert_eq!(secret.scrub("a t/k:1 b t%2Fk%3A1 c t%2fk%3a1"), "a *** b *** c ***");
+        assert_eq!(Secret::new("").scrub("same"), "same");
+    }
+}
