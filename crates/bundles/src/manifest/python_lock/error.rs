@@ -22,6 +22,14 @@ pub enum LockError {
         /// What is wrong with it.
         reason: String,
     },
+    /// It is for other versions of Python than the one that builds.
+    #[error("it is for Python {requires}, and Python {found} is what builds here")]
+    Python {
+        /// The versions that it is for.
+        requires: String,
+        /// The version that is there.
+        found: String,
+    },
     /// The manifest has changed since it was made.
     #[error("it does not fit {manifest}: {reason}; lock the project anew with `{command}`")]
     Stale {
