@@ -1,4 +1,4 @@
-//! Times the store on many small blobs: `cargo run --release -p stead-blobs --example small_files -- DIRECTORY [FILES]`.
+//! Times the store on many small blobs: `cargo run --release -p stead-blobs --example small_files -- DIRECTORY [FILES [BYTES]]`.
 #![expect(clippy::print_stdout, reason = "this prints figures")]
 
 use std::error::Error;
@@ -10,8 +10,8 @@ use stead_blobs::LocalBlobs;
 use stead_domain::ports::Blobs as _;
 use stead_domain::{BlobId, WorkspaceId};
 
-/// Bytes of a file: 0.5 to 4 KiB that repeat in no other file.
-fn content(seed: u64, index: u64) -> Vec<u8> {
+/// Bytes of a file, 0.5 to 4 KiB unless told otherwise, that repeat in no other file.
+fn content(seed: u64, index: u64, length: Option<usize>) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index + 1);
     let mut next = || {
         state ^= state << 13;
@@ -19,7 +19,7 @@ fn content(seed: u64, index: u64) -> Vec<u8> {
         state ^= state << 17;
         state
     };
-    let length = 512 + (next() % 3584) as usize;
+    let length = length.unwrap_or(512 + (next() % 3584) as usize);
     (0..length.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(length).collect()
 }
 
@@ -28,13 +28,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let directory = PathBuf::from(arguments.next().ok_or("name a directory")?);
     let files: u64 = arguments.next().unwrap_or_else(|| "20000".to_owned()).parse()?;
+    let length = arguments.next().map(|length| length.parse()).transpose()?;
     let workspace: WorkspaceId = "ws_0192f000000070008000000000000001".parse()?;
-    // As many seconds as the clock shows make each run's bytes new ones.
+    // Each run's bytes are new ones.
     let seed = u64::from(std::process::id());
     let blobs = LocalBlobs::open(&directory)?;
     blobs.put(workspace, b"the first flush covers everything".to_vec()).await?;
     blobs.sync().await?;
-    let contents: Vec<Vec<u8>> = (0..files).map(|index| content(seed, index)).collect();
+    let contents: Vec<Vec<u8>> = (0..files).map(|index| content(seed, index, length)).collect();
     let mut ids: Vec<BlobId> = Vec::new();
     for name in ["put", "put again, unchanged"] {
         let began = Instant::now();

@@ -85,11 +85,11 @@ fn remove(tenant: &Tenant, state: &mut State, id: BlobId) -> io::Result<u64> {
 
 fn empty_packs(barrier: &Barrier, tenant: &Tenant) -> io::Result<()> {
     let worthless = tenant.lock().packs.worthless()?;
-    for (number, ids) in worthless {
+    for (number, blobs) in worthless {
         let mut written = BTreeSet::new();
-        for id in ids {
+        for found in blobs {
             let mut state = tenant.lock();
-            match state.packs.move_on(number, id) {
+            match state.packs.move_on(number, found.id) {
                 Ok(None) => {}
                 Ok(Some(pack)) => {
                     written.insert(pack.path.clone());
@@ -97,7 +97,7 @@ fn empty_packs(barrier: &Barrier, tenant: &Tenant) -> io::Result<()> {
                 }
                 // The pack stays, since somebody may want to save what can be saved.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    tracing::warn!(blob.id = %id, error.message = %error, "a blob cannot be moved");
+                    tracing::warn!(blob.id = %found.id, error.message = %error, "a blob cannot be moved");
                 }
                 Err(error) => return Err(error),
             }

@@ -101,7 +101,7 @@ impl LocalBlobs {
 
 impl Blobs for LocalBlobs {
     fn put(&self, workspace: WorkspaceId, bytes: Vec<u8>) -> PortFuture<'_, Result<StoredBlob, BlobError>> {
-        self.blocking(move |shared| shared.put_stream(&*shared.tenant(workspace)?, &mut bytes.as_slice()))
+        self.blocking(move |shared| shared.put_bytes(&*shared.tenant(workspace)?, &bytes))
     }
 
     fn put_blocking(&self, workspace: WorkspaceId, reader: &mut dyn Read) -> Result<StoredBlob, BlobError> {

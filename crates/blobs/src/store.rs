@@ -23,6 +23,8 @@ use crate::{
 
 /// The length up to which a blob goes into a pack. Such a one is read whole when it is opened.
 const SMALL: usize = 64 << 10;
+/// The length up to which a blob is read before it is written, so that one that is there already is not written at all.
+const IN_MEMORY: usize = 1 << 20;
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// A file in `incoming`, removed unless it got its final name.
@@ -41,10 +43,10 @@ impl Drop for Incoming {
 impl Shared {
     pub(crate) fn put_stream(&self, tenant: &Tenant, reader: &mut dyn Read) -> Result<StoredBlob, BlobError> {
         let mut head = Vec::new();
-        let taken = Read::take(&mut *reader, SMALL as u64 + 1).read_to_end(&mut head);
+        let taken = Read::take(&mut *reader, IN_MEMORY as u64 + 1).read_to_end(&mut head);
         taken.map_err(failed("read what is to be stored"))?;
-        if head.len() <= SMALL {
-            return self.put_small(tenant, &head);
+        if head.len() <= IN_MEMORY {
+            return self.put_bytes(tenant, &head);
         }
         let mut incoming = self.incoming()?;
         let mut hasher = blake3::Hasher::new();
@@ -68,8 +70,21 @@ impl Shared {
         Ok(stored)
     }
 
-    fn put_small(&self, tenant: &Tenant, bytes: &[u8]) -> Result<StoredBlob, BlobError> {
+    pub(crate) fn put_bytes(&self, tenant: &Tenant, bytes: &[u8]) -> Result<StoredBlob, BlobError> {
         let stored = StoredBlob { id: packs::hash(bytes), bytes: bytes.len() as u64 };
+        if bytes.len() <= SMALL {
+            return self.put_small(tenant, stored, bytes);
+        }
+        tenant.lock().marks.remove(&stored.id);
+        if !self.is_good_single(tenant, stored.id)? {
+            let mut incoming = self.incoming()?;
+            incoming.file.write_all(bytes).map_err(failed("write"))?;
+            self.put_file(tenant, stored, &incoming.path)?;
+        }
+        Ok(stored)
+    }
+
+    fn put_small(&self, tenant: &Tenant, stored: StoredBlob, bytes: &[u8]) -> Result<StoredBlob, BlobError> {
         let mut state = tenant.lock();
         state.marks.remove(&stored.id);
         if state.packs.is_good(stored.id).map_err(failed("check"))? {

@@ -62,7 +62,7 @@ pub(crate) struct Packs {
     full: u64,
     slots: HashMap<BlobId, Slot>,
     bytes: u64,
-    packs: BTreeMap<u32, Pack>,
+    files: BTreeMap<u32, Pack>,
     /// The number of the next pack. None is used twice, since who flushes a pack knows it by its name.
     next: u32,
     /// The pack that grows.
@@ -94,7 +94,7 @@ impl Packs {
             full,
             slots: HashMap::new(),
             bytes: 0,
-            packs: BTreeMap::new(),
+            files: BTreeMap::new(),
             next: 0,
             growing: None,
             reading: None,
@@ -142,7 +142,7 @@ impl Packs {
         let path = self.path(number, "pack");
         let length = fs::metadata(&path)?.len();
         if let Some(entries) = index::read(&self.path(number, "index"), length)? {
-            self.packs.insert(number, Pack { length, ..Pack::default() });
+            self.files.insert(number, Pack { length, ..Pack::default() });
             for entry in entries {
                 self.insert(number, entry);
             }
@@ -158,7 +158,7 @@ impl Packs {
         }
         let grows = last && scan.clean && u64::from(scan.end) < self.full;
         let length = if grows { u64::from(scan.end) } else { length };
-        self.packs.insert(number, Pack { length, ..Pack::default() });
+        self.files.insert(number, Pack { length, ..Pack::default() });
         for entry in scan.found {
             // A damaged one is remembered, to be told apart from one that never was, unless there is a good one.
             if entry.good || !self.slots.contains_key(&entry.id) {
@@ -171,7 +171,7 @@ impl Packs {
             self.growing = Some((number, Written { path, file: Arc::new(file) }));
             Ok(())
         } else {
-            self.write_index(number)
+            self.write_indexes(&[number])
         }
     }
 
@@ -181,7 +181,7 @@ impl Packs {
         let slot = Slot { pack: number, offset: found.offset, length: found.length, checked: found.good };
         self.slots.insert(found.id, slot);
         self.bytes += u64::from(slot.length);
-        if let Some(pack) = self.packs.get_mut(&number) {
+        if let Some(pack) = self.files.get_mut(&number) {
             pack.live += record_bytes(slot.length);
         }
     }
@@ -191,7 +191,7 @@ impl Packs {
     pub(crate) fn remove(&mut self, id: BlobId) -> Option<u32> {
         let slot = self.slots.remove(&id)?;
         self.bytes -= u64::from(slot.length);
-        if let Some(pack) = self.packs.get_mut(&slot.pack) {
+        if let Some(pack) = self.files.get_mut(&slot.pack) {
             pack.live -= record_bytes(slot.length);
             pack.stale = true;
         }
@@ -242,12 +242,12 @@ impl Packs {
 
     /// Appends a record, which becomes the one that is found. After an error it is as if nothing had been appended.
     pub(crate) fn append(&mut self, id: BlobId, bytes: &[u8]) -> io::Result<Written> {
-        let (number, written) = self.to_grow()?;
-        let offset = self.packs.get(&number).map_or(0, |pack| pack.length);
+        let (number, written) = self.grow()?;
+        let offset = self.files.get(&number).map_or(0, |pack| pack.length);
         // A part that an error left is overwritten by the next record.
         written.file.write_all_at(&record::encode(id, bytes), offset)?;
         let length = bytes.len() as u32;
-        if let Some(pack) = self.packs.get_mut(&number) {
+        if let Some(pack) = self.files.get_mut(&number) {
             pack.length = offset + record_bytes(length);
         }
         self.insert(number, Found { id, offset: offset as u32, length, good: true });
@@ -255,10 +255,10 @@ impl Packs {
     }
 
     /// The pack to append to.
-    fn to_grow(&mut self) -> io::Result<(u32, Written)> {
+    fn grow(&mut self) -> io::Result<(u32, Written)> {
         if let Some((number, written)) = &self.growing {
             let number = *number;
-            if self.packs.get(&number).is_some_and(|pack| pack.length < self.full) {
+            if self.files.get(&number).is_some_and(|pack| pack.length < self.full) {
                 return Ok((number, written.clone()));
             }
             self.seal()?;
@@ -275,7 +275,7 @@ impl Packs {
         };
         self.next += 1;
         let written = Written { path, file: Arc::new(file) };
-        self.packs.insert(number, Pack::default());
+        self.files.insert(number, Pack::default());
         self.growing = Some((number, written.clone()));
         Ok((number, written))
     }
@@ -284,49 +284,56 @@ impl Packs {
     fn seal(&mut self) -> io::Result<()> {
         if let Some((number, _)) = &self.growing {
             let number = *number;
-            self.write_index(number)?;
+            self.write_indexes(&[number])?;
             self.growing = None;
         }
         Ok(())
     }
 
-    fn blobs_of(&self, number: u32) -> Vec<(BlobId, Slot)> {
-        let mut blobs: Vec<_> =
-            self.slots.iter().filter(|(_, slot)| slot.pack == number).map(|(id, slot)| (*id, *slot)).collect();
-        blobs.sort_unstable_by_key(|(_, slot)| slot.offset);
+    /// What these packs hold, in the order in which it lies there.
+    fn blobs_of(&self, numbers: &[u32]) -> BTreeMap<u32, Vec<Found>> {
+        let mut blobs: BTreeMap<u32, Vec<Found>> = numbers.iter().map(|number| (*number, Vec::new())).collect();
+        for (id, slot) in &self.slots {
+            if let Some(blobs) = blobs.get_mut(&slot.pack) {
+                blobs.push(Found { id: *id, offset: slot.offset, length: slot.length, good: false });
+            }
+        }
+        for blobs in blobs.values_mut() {
+            blobs.sort_unstable_by_key(|found| found.offset);
+        }
         blobs
     }
 
-    fn write_index(&mut self, number: u32) -> io::Result<()> {
-        let found = |(id, slot): (BlobId, Slot)| Found { id, offset: slot.offset, length: slot.length, good: false };
-        let entries: Vec<_> = self.blobs_of(number).into_iter().map(found).collect();
-        let path = self.path(number, "index");
-        if let Some(pack) = self.packs.get_mut(&number) {
-            index::write(&path, pack.length, &entries)?;
-            pack.stale = false;
+    fn write_indexes(&mut self, numbers: &[u32]) -> io::Result<()> {
+        for (number, entries) in self.blobs_of(numbers) {
+            let path = self.path(number, "index");
+            if let Some(pack) = self.files.get_mut(&number) {
+                index::write(&path, pack.length, &entries)?;
+                pack.stale = false;
+            }
         }
         Ok(())
     }
 
     /// Sees to it that what was removed stays away after a start, and names the packs of which a quarter or more is of no
     /// use: their blobs are to be [moved](Self::move_on).
-    pub(crate) fn worthless(&mut self) -> io::Result<Vec<(u32, Vec<BlobId>)>> {
-        let wasted = |pack: &Pack| pack.length > 0 && (pack.length - pack.live) * 4 >= pack.length;
+    pub(crate) fn worthless(&mut self) -> io::Result<BTreeMap<u32, Vec<Found>>> {
         let growing = self.growing.as_ref().map(|(number, _)| *number);
-        let numbers: Vec<u32> = self.packs.keys().copied().collect();
-        let mut worthless = Vec::new();
-        for number in numbers {
-            let Some(pack) = self.packs.get(&number) else { continue };
-            if wasted(pack) {
-                if growing == Some(number) {
-                    self.seal()?;
-                }
-                worthless.push((number, self.blobs_of(number).into_iter().map(|(id, _)| id).collect()));
-            } else if pack.stale && growing != Some(number) {
-                self.write_index(number)?;
+        let (mut worthless, mut stale) = (Vec::new(), Vec::new());
+        for (number, pack) in &self.files {
+            if pack.length > 0 && (pack.length - pack.live) * 4 >= pack.length {
+                worthless.push(*number);
+            } else if pack.stale && growing != Some(*number) {
+                stale.push(*number);
             }
         }
-        Ok(worthless)
+        if growing.is_some_and(|growing| worthless.contains(&growing)) {
+            self.seal()?;
+        }
+        if !stale.is_empty() {
+            self.write_indexes(&stale)?;
+        }
+        Ok(if worthless.is_empty() { BTreeMap::new() } else { self.blobs_of(&worthless) })
     }
 
     /// Appends a copy of a blob's record if it still lies in this pack. A damaged one stays: an error of kind `InvalidData`.
@@ -343,7 +350,7 @@ impl Packs {
 
     /// Removes a pack in which no blob is left; what was moved out of it is durable. Who has it open reads on.
     pub(crate) fn drop_empty(&mut self, number: u32) -> io::Result<()> {
-        if self.packs.get(&number).is_none_or(|pack| pack.live > 0) {
+        if self.files.get(&number).is_none_or(|pack| pack.live > 0) {
             return Ok(());
         }
         if self.reading.as_ref().is_some_and(|(reading, _)| *reading == number) {
@@ -351,7 +358,7 @@ impl Packs {
         }
         // An index without a pack means nothing; a pack without an index would be scanned.
         fs::remove_file(self.path(number, "pack"))?;
-        self.packs.remove(&number);
+        self.files.remove(&number);
         remove_if_there(&self.path(number, "index"))
     }
 }

@@ -17,10 +17,11 @@ fn workspace(number: u8) -> WorkspaceId {
 }
 
 fn bytes_on_disk(directory: &Path) -> u64 {
-    fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| if path.is_dir() { bytes_on_disk(&path) } else { fs::metadata(path).unwrap().len() })
+    let entries = fs::read_dir(directory).expect("the directory is readable");
+    let metadata = |entry: fs::DirEntry| (entry.path(), entry.metadata().expect("the entry stays"));
+    entries
+        .map(|entry| metadata(entry.expect("the directory is readable")))
+        .map(|(path, metadata)| if metadata.is_dir() { bytes_on_disk(&path) } else { metadata.len() })
         .sum()
 }
 
@@ -36,7 +37,7 @@ async fn what_is_not_named_goes_after_the_grace_unless_it_was_put_or_opened_sinc
     let named = [ids[0], ids[8]];
     let collect = |grace| blobs.collect_blocking(workspace(1), &|id| named.contains(&id), grace).unwrap();
 
-    assert_eq!((collect(Duration::ZERO).removed, collect(Duration::from_secs(60)).marked), (BlobUsage::default(), 14));
+    assert_eq!((collect(Duration::ZERO).removed, collect(Duration::from_mins(1)).marked), (BlobUsage::default(), 14));
     for index in [1, 9] {
         blobs.put(workspace(1), content(index)).await.unwrap();
     }

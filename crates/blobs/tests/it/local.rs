@@ -43,6 +43,8 @@ async fn bytes_are_stored_once_per_workspace_and_never_shared() {
     assert!(!first.exists() && !second.exists(), "small ones share files, of one workspace alone");
     assert_eq!(files_in(root.path()), 2);
     let large = vec![7; 100_000];
+    let longer = blobs.put_blocking(workspace(2), &mut &vec![8; 3_000_000][..]).unwrap();
+    assert_eq!(blobs.read(workspace(2), longer.id).await.unwrap(), vec![8; 3_000_000]);
     let stored_large = blobs.put(workspace(1), large.clone()).await.unwrap();
     assert_eq!(blobs.put_blocking(workspace(2), &mut large.as_slice()).unwrap(), stored_large);
     let [first, second] = [1, 2].map(|number| path(root.path(), workspace(number), stored_large.id));
@@ -119,7 +121,7 @@ fn a_failing_reader_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let blobs = LocalBlobs::open(root.path()).unwrap();
     assert!(blobs.put_blocking(workspace(1), &mut Cursor::new(b"start").chain(Failing)).is_err());
-    assert!(blobs.put_blocking(workspace(1), &mut Cursor::new(vec![1; 100_000]).chain(Failing)).is_err());
+    assert!(blobs.put_blocking(workspace(1), &mut Cursor::new(vec![1; 2_000_000]).chain(Failing)).is_err());
     assert_eq!(files_in(root.path()), 0);
 }
 
