@@ -5,8 +5,9 @@ use std::io::{self, Cursor};
 use crate::{
     archive::{self, Limits, Sink},
     manifest::{
-        PackageJson, PackageLock, PipfileLock, PnpmLock, PnpmWorkspace, PoetryLock, Pyproject, PythonLock, Requirements,
-        UvLock, YarnLock, YarnSettings, encoding_problem, normalise_for_bash, pipfile_requirements,
+        PackageJson, PackageLock, PipfileLock, PnpmLock, PnpmWorkspace, PoetryLock, Pyproject, PythonLock,
+        Requirements, UvLock, YarnLock, YarnSettings, encoding_problem, normalise_for_bash, pipfile_requirements,
+        through_registry,
     },
     path::BundlePath,
 };
@@ -63,6 +64,7 @@ pub fn fuzz_manifests(data: &[u8]) {
     let _ = PnpmLock::parse(data);
     let _ = PnpmWorkspace::parse(data);
     let _ = YarnLock::parse(data);
+    let _ = through_registry(&String::from_utf8_lossy(data), "https://registry.example");
     let _ = YarnSettings::parse(data);
     let _ = YarnSettings::parse_classic(data);
     fuzz_python_locks(data);

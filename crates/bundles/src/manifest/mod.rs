@@ -15,6 +15,7 @@ mod setup_script;
 mod text;
 mod yaml;
 mod yarn_lock;
+mod yarn_registry;
 mod yarn_settings;
 
 pub use package_json::{PackageJson, PackageJsonError};
@@ -32,4 +33,5 @@ pub use setup_script::{encoding_problem, normalise_for_bash};
 pub use text::{MANIFEST_MAX_BYTES, TextError, decode as decode_text};
 pub use yaml::YamlError;
 pub use yarn_lock::YarnLock;
+pub use yarn_registry::through_registry;
 pub use yarn_settings::YarnSettings;
