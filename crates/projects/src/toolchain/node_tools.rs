@@ -69,7 +69,8 @@ impl NodeTools {
         let Some(format) = format else { return self.yarn_berry.first().ok_or("Yarn 4") };
         // The formats changed with these versions.
         let (from, until, missing) = match format {
-            0..=7 => ((2, 0), (4, 0), "Yarn 3"),
+            0..=5 => ((2, 0), (3, 0), "Yarn 2"),
+            6 | 7 => ((3, 0), (4, 0), "Yarn 3"),
             8 => ((4, 0), (4, 14), "Yarn 4.13"),
             9 => ((4, 14), (4, 16), "Yarn 4.15"),
             _ => ((4, 16), (u32::MAX, 0), "Yarn 4.16 or later"),

@@ -7,11 +7,14 @@ mod inputs;
 mod manager;
 mod npm;
 mod pnpm;
+#[cfg(test)]
+mod tests;
 mod yarn;
 
 use std::collections::BTreeMap;
 
 use stead_bundles::manifest::PackageJson;
+use stead_domain::SourcePath;
 use stead_domain::build::Stage;
 
 use super::step::{Draft, PackageList};
@@ -31,7 +34,8 @@ struct Install {
     /// The manager's script and its arguments.
     argv: Vec<String>,
     env: BTreeMap<String, String>,
-    list: PackageList,
+    /// Files that it sees otherwise than the source has them.
+    replaced: Vec<(SourcePath, Vec<u8>)>,
     pinned: bool,
 }
 
@@ -71,11 +75,11 @@ impl Planner<'_> {
             name: install.name,
             installer: install.installer,
             files: inputs.into_files(),
-            replaced: Vec::new(),
+            replaced: install.replaced,
             keep,
             lower: Vec::new(),
             commands,
-            packages: vec![install.list],
+            packages: vec![PackageList::Npm],
             pinned: install.pinned,
         });
         Ok(())

@@ -3,7 +3,6 @@
 use stead_bundles::manifest::{PackageLock, Platform};
 use stead_domain::source::SourceEntry;
 
-use super::super::step::PackageList;
 use super::super::{PlanError, Planner};
 use super::inputs::Inputs;
 use super::{Install, MANIFEST};
@@ -37,7 +36,7 @@ impl Planner<'_> {
             installer: format!("npm {npm}"),
             argv: vec![NPM.to_owned(), verb.to_owned()],
             env: installer_env(self.settings),
-            list: PackageList::Npm,
+            replaced: Vec::new(),
             pinned: lock.is_some(),
         })
     }

@@ -6,7 +6,6 @@ use stead_bundles::manifest::{PnpmLock, PnpmWorkspace};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::source::SourceEntry;
 
-use super::super::step::PackageList;
 use super::super::{PlanError, Planner};
 use super::inputs::Inputs;
 use super::{Install, MANIFEST};
@@ -71,7 +70,7 @@ impl Planner<'_> {
             installer: format!("pnpm {}", tool.version),
             argv,
             env: self.pnpm_env(),
-            list: PackageList::Npm,
+            replaced: Vec::new(),
             pinned: lock.is_some(),
         })
     }

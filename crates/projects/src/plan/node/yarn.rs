@@ -4,15 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use stead_bundles::manifest::{YarnLock, YarnSettings};
+use stead_bundles::manifest::{YarnLock, YarnSettings, decode_text, through_registry};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::source::SourceEntry;
 
-use super::super::step::PackageList;
 use super::super::{PlanError, Planner};
 use super::inputs::Inputs;
 use super::{Install, MANIFEST};
-use crate::environment::{CA_FILE, CACHE_MOUNT, installer_env};
+use crate::environment::{CACHE_MOUNT, installer_env};
 use crate::toolchain::NodeTool;
 
 const CLASSIC_SETTINGS: &str = ".yarnrc";
@@ -45,7 +44,25 @@ impl Planner<'_> {
         if self.settings.network == NetworkPolicy::Disabled {
             arguments.push("--offline");
         }
-        Ok(install(tool, named, &arguments, env, lock.is_some()))
+        let mut install = install(tool, named, &arguments, env, lock.is_some());
+        // A project that names registries itself knows where its packages are.
+        if let (Some(lock), Some(registry), false) = (lock, &self.settings.npm_registry, self.names_registries()?) {
+            let bytes = self.sources.read(lock)?;
+            let text = decode_text(&bytes).map_err(|source| PlanError::manifest(&lock.path, source))?;
+            if let Some(text) = through_registry(text, registry) {
+                install.replaced.push((lock.path.clone(), text.into_bytes()));
+            }
+        }
+        Ok(install)
+    }
+
+    fn names_registries(&self) -> Result<bool, PlanError> {
+        for file in [".npmrc", CLASSIC_SETTINGS].iter().filter_map(|name| self.sources.file(name)) {
+            if String::from_utf8_lossy(&self.sources.read(file)?).contains("registry") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(super) fn yarn_berry(&mut self, inputs: &mut Inputs, lock: Option<&SourceEntry>) -> Result<Install, PlanError> {
@@ -67,16 +84,15 @@ impl Planner<'_> {
 
     fn yarn_env(&self, immutable: bool, keeps_archives: bool) -> BTreeMap<String, String> {
         let mut env = installer_env(self.settings);
+        // Each version refuses settings that it does not know: these are the ones that all know. Node itself is told of the
+        // certificates.
         let mut set = |name: &str, value: &str| drop(env.insert(format!("YARN_{name}"), value.to_owned()));
         set("NODE_LINKER", "node-modules");
-        // Hard links into the cache would tie a layer to what a later install does there.
-        set("NM_MODE", "classic");
         set("ENABLE_TELEMETRY", "0");
         set("ENABLE_PROGRESS_BARS", "0");
         set("ENABLE_COLORS", "0");
         set("ENABLE_INLINE_BUILDS", "1");
         set("GLOBAL_FOLDER", &format!("{CACHE_MOUNT}/yarn-berry"));
-        set("HTTPS_CA_FILE_PATH", CA_FILE);
         set("ENABLE_IMMUTABLE_INSTALLS", if immutable { "1" } else { "0" });
         if !keeps_archives {
             set("ENABLE_GLOBAL_CACHE", "1");
@@ -140,7 +156,7 @@ fn install(tool: NodeTool, named: &str, arguments: &[&str], env: BTreeMap<String
         installer: format!("yarn {}", tool.version),
         argv: std::iter::once(tool.program).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect(),
         env,
-        list: PackageList::Npm,
+        replaced: Vec::new(),
         pinned,
     }
 }
