@@ -121,6 +121,13 @@ except ImportError:
 for name in ("index-url", "extra-index-url"):
     got = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global." + name], capture_output=True, text=True)
     urls += got.stdout.split()
+try:
+    # The sources of system packages. Nothing is fetched.
+    argv = ["apt-get", "update", "--print-uris", "-o", "Debug::NoLocking=true"]
+    got = subprocess.run(argv, capture_output=True, text=True)
+    urls += [line.split()[0].strip("'") for line in got.stdout.splitlines() if line.startswith("'")]
+except OSError:
+    pass
 hosts = []
 for url in urls:
     host = urllib.parse.urlsplit(url).hostname

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::{BlobId, Slug};
 
-use crate::plan::BuildSettings;
+use crate::plan::{APT, BuildSettings};
 
 /// Where system programs are. `/usr/bin` comes first: the host's own `python3` and `node` are the base. What an environment adds to
 /// them, such as `python` where the host has `python3` alone, comes last.
@@ -15,9 +15,17 @@ pub const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Where the project's installer caches lie inside a build's sandbox.
 pub const CACHE_MOUNT: &str = "/var/cache/stead";
 
-/// What a session's shell gets besides its own variables (UHP Environments §6 rule 3). `has_venv` says whether the version
-/// holds a `.venv`.
-pub fn session_env(slug: &Slug, has_venv: bool) -> BTreeMap<String, String> {
+/// What a version holds, as far as a session's variables depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Installed {
+    /// A `.venv`.
+    pub venv: bool,
+    /// System packages beneath `apt`.
+    pub apt: bool,
+}
+
+/// What a session's shell gets besides its own variables (UHP Environments §6 rule 3).
+pub fn session_env(slug: &Slug, installed: Installed) -> BTreeMap<String, String> {
     let mount = slug.mount();
     let mut env = BTreeMap::from([
         ("PATH".to_owned(), project_path(&mount)),
@@ -26,8 +34,11 @@ pub fn session_env(slug: &Slug, has_venv: bool) -> BTreeMap<String, String> {
         // The mount cannot take byte code, and trying costs a failed write per import.
         ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
     ]);
-    if has_venv {
+    if installed.venv {
         env.insert("VIRTUAL_ENV".to_owned(), format!("{mount}/.venv"));
+    }
+    if installed.apt {
+        add_apt(&mut env, &mount);
     }
     env.insert("PROJECT_ROOT".to_owned(), mount);
     env
@@ -35,6 +46,44 @@ pub fn session_env(slug: &Slug, has_venv: bool) -> BTreeMap<String, String> {
 
 fn project_path(mount: &str) -> String {
     format!("{mount}/.venv/bin:{mount}/node_modules/.bin:{SYSTEM_PATH}")
+}
+
+/// How Debian names the directories of this architecture.
+fn triplet() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "x86_64-linux-gnu",
+        "aarch64" => "aarch64-linux-gnu",
+        "x86" => "i386-linux-gnu",
+        "arm" => "arm-linux-gnueabihf",
+        "powerpc64" => "powerpc64le-linux-gnu",
+        "riscv64" => "riscv64-linux-gnu",
+        "s390x" => "s390x-linux-gnu",
+        "loongarch64" => "loongarch64-linux-gnu",
+        _ => "linux-gnu",
+    }
+}
+
+/// Makes the unpacked system packages beneath `mount` findable: programs right before the system's own, libraries, headers.
+/// The step that unpacks them makes `bin`, `sbin` and `lib` links into `usr`, so that each is in one place.
+pub(crate) fn add_apt(env: &mut BTreeMap<String, String>, mount: &str) {
+    let (root, triplet) = (format!("{mount}/{APT}/usr"), triplet());
+    let within = |places: &[&str]| places.iter().map(|place| format!("{root}/{place}")).collect::<Vec<_>>().join(":");
+    let programs = within(&["bin", "sbin", "games"]);
+    let path = match env.get("PATH").map(String::as_str) {
+        Some(path) => match path.strip_suffix(SYSTEM_PATH) {
+            Some(front) => format!("{front}{programs}:{SYSTEM_PATH}"),
+            None => format!("{path}:{programs}"),
+        },
+        None => format!("{programs}:{SYSTEM_PATH}"),
+    };
+    env.insert("PATH".to_owned(), path);
+    let libraries = within(&[&format!("lib/{triplet}"), "lib"]);
+    env.insert("LD_LIBRARY_PATH".to_owned(), libraries.clone());
+    env.insert("LIBRARY_PATH".to_owned(), libraries);
+    env.insert("CPATH".to_owned(), within(&["include", &format!("include/{triplet}")]));
+    let configuration = ["pkgconfig".to_owned(), format!("{triplet}/pkgconfig")].map(|place| format!("lib/{place}"));
+    env.insert("PKG_CONFIG_PATH".to_owned(), within(&[&configuration[1], &configuration[0], "share/pkgconfig"]));
+    env.insert("PERL5LIB".to_owned(), within(&["share/perl5", &format!("lib/{triplet}/perl5/current")]));
 }
 
 /// The environment of an installer. The project's own programs are not on its path: a package that ships a `node` or a
@@ -46,9 +95,9 @@ pub(crate) fn installer_env(settings: &BuildSettings) -> BTreeMap<String, String
 }
 
 /// The environment of `setup.sh`: a session's, and what a build adds.
-pub(crate) fn setup_env(settings: &BuildSettings, has_venv: bool) -> BTreeMap<String, String> {
+pub(crate) fn setup_env(settings: &BuildSettings, installed: Installed) -> BTreeMap<String, String> {
     let mut env = build_env(settings);
-    env.extend(session_env(&settings.slug, has_venv));
+    env.extend(session_env(&settings.slug, installed));
     env
 }
 
@@ -126,13 +175,31 @@ mod tests {
     #[test]
     fn a_session_finds_the_project_first() {
         let slug = Slug::from_name("Content Studio").unwrap();
-        let env = session_env(&slug, true);
+        let env = session_env(&slug, Installed { venv: true, apt: false });
         assert!(env["PATH"].starts_with("/env/content-studio/.venv/bin:/env/content-studio/node_modules/.bin:/"));
         assert_eq!(env["PYTHONPATH"], "/env/content-studio");
         assert_eq!(env["NODE_PATH"], "/env/content-studio/node_modules");
         assert_eq!(env["PROJECT_ROOT"], "/env/content-studio");
         assert_eq!(env["VIRTUAL_ENV"], "/env/content-studio/.venv");
-        assert!(!session_env(&slug, false).contains_key("VIRTUAL_ENV"));
+        let bare = session_env(&slug, Installed::default());
+        assert!(!bare.contains_key("VIRTUAL_ENV") && !bare.contains_key("LD_LIBRARY_PATH"));
+    }
+
+    #[test]
+    fn system_packages_come_before_the_system_and_after_the_project() {
+        let slug = Slug::from_name("a").unwrap();
+        let env = session_env(&slug, Installed { venv: false, apt: true });
+        let expected = format!(
+            "/env/a/.venv/bin:/env/a/node_modules/.bin:/env/a/apt/usr/bin:/env/a/apt/usr/sbin:/env/a/apt/usr/games:{SYSTEM_PATH}"
+        );
+        assert_eq!(env["PATH"], expected);
+        let library = format!("/env/a/apt/usr/lib/{}", triplet());
+        assert_eq!(env["LD_LIBRARY_PATH"], format!("{library}:/env/a/apt/usr/lib"));
+        assert!(env["PKG_CONFIG_PATH"].starts_with(&format!("{library}/pkgconfig:")));
+        let mut installer = installer_env(&BuildSettings::new(slug));
+        add_apt(&mut installer, "/env/a");
+        assert!(installer["PATH"].starts_with("/env/a/apt/usr/bin:") && installer["PATH"].ends_with(SYSTEM_PATH));
+        assert!(installer["CPATH"].starts_with("/env/a/apt/usr/include:"));
     }
 
     #[test]
@@ -147,6 +214,6 @@ mod tests {
         let shut = installer_env(&settings);
         assert!(!shut.contains_key("https_proxy") && shut.contains_key("PIP_NO_INDEX"));
         assert_eq!(shut["UV_DEFAULT_INDEX"], "https://u:p@h/simple");
-        assert!(setup_env(&settings, true)["PATH"].starts_with("/env/a/.venv/bin"));
+        assert!(setup_env(&settings, Installed { venv: true, apt: false })["PATH"].starts_with("/env/a/.venv/bin"));
     }
 }

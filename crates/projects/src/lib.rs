@@ -20,6 +20,7 @@ pub mod packages;
 pub mod plan;
 pub mod snapshot;
 mod system;
+mod system_packages;
 pub mod toolchain;
 
 pub use layout::{Layout, LayoutError};

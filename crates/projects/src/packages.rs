@@ -26,6 +26,14 @@ pub fn parse_pip(output: &[u8]) -> Vec<Package> {
     listed.into_iter().map(|item| package("pip", item.name, item.version)).collect()
 }
 
+/// Reads the output of a step's [`PackageList::Apt`](crate::plan::PackageList) command: names and versions as packages say them of
+/// themselves, a line each.
+pub fn parse_apt(output: &[u8]) -> Vec<Package> {
+    let output = String::from_utf8_lossy(output);
+    let lines = output.lines().filter_map(|line| line.split_once(' '));
+    lines.map(|(name, version)| package("apt", name.to_owned(), version.to_owned())).collect()
+}
+
 /// Reads what npm, pnpm or Yarn installed beneath `tree`, the root of a step's kept tree; nothing when none of them installed
 /// anything. The tree is the work of a stranger's scripts, so no link in it is followed.
 pub fn read_npm(tree: &Path) -> Vec<Package> {
@@ -75,6 +83,8 @@ mod tests {
     fn lists_are_read_and_combined() {
         let first = parse_pip(br#"[{"name":"a","version":"1"},{"name":"b","version":"2"}]"#);
         assert!(parse_pip(b"Traceback").is_empty());
+        let apt = parse_apt(b"libjq1 1.6-2.1+deb12u1\n\n");
+        assert_eq!(apt, [package("apt", "libjq1".into(), "1.6-2.1+deb12u1".into())]);
         let npm = vec![package("npm", "c".into(), "3".into())];
         let after = parse_pip(br#"[{"name":"a","version":"2"}]"#);
         let all = combine([&first[..], &npm, &after, &[]]);

@@ -14,7 +14,8 @@ use stead_domain::{LayerId, ProjectId, WorkspaceId};
 
 use super::seal::is_there;
 use super::{Layout, LayoutError};
-use crate::plan::VENV;
+use crate::environment::Installed;
+use crate::plan::{APT, VENV};
 
 impl Layout {
     /// The mounts of a version at `mount`, in mounting order. `layers` is the version's list as
@@ -47,16 +48,18 @@ impl Layout {
         Ok(mounts)
     }
 
-    /// Whether a version with these layers has a `.venv`, for [`session_env`](crate::environment::session_env).
-    pub fn has_venv(&self, workspace: WorkspaceId, layers: &[PlacedLayer]) -> Result<bool, LayoutError> {
-        for group in layers {
-            for layer in &group.layers {
-                if is_there(&self.layer_tree(workspace, *layer), VENV)? == Some(FileType::Directory) {
+    /// What a version with these layers holds, for [`session_env`](crate::environment::session_env).
+    pub fn installed(&self, workspace: WorkspaceId, layers: &[PlacedLayer]) -> Result<Installed, LayoutError> {
+        let has = |directory: &str| -> Result<bool, LayoutError> {
+            for layer in layers.iter().flat_map(|group| &group.layers) {
+                if is_there(&self.layer_tree(workspace, *layer), directory)? == Some(FileType::Directory) {
                     return Ok(true);
                 }
             }
-        }
-        Ok(false)
+            Ok(false)
+        };
+        let apt = layers.iter().any(|group| group.target == APT);
+        Ok(Installed { venv: has(VENV)?, apt })
     }
 }
 

@@ -15,6 +15,7 @@ use super::source::{Form, SourceTree, lay_out};
 use super::{Layout, LayoutError, cache, make_directory, remove_tree, sync_directory};
 use crate::environment::CACHE_MOUNT;
 use crate::plan::{Step, StepFiles};
+use crate::system_packages;
 
 /// A writable overlay at the mount, in the shape of the port's `BuildOverlay`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct StepOverlay {
 pub struct StepPlace {
     /// Writable directories, each with its absolute path inside, in mounting order.
     pub writable: Vec<(String, PathBuf)>,
+    /// Directories of this machine that it reads besides, each with its absolute path inside.
+    pub readable: Vec<(String, PathBuf)>,
     /// The overlay at the mount; without one, `writable` begins with the mount.
     pub overlay: Option<StepOverlay>,
     /// Where the step's result appears: `keep` is relative to it.
@@ -76,10 +79,18 @@ impl Layout {
             remove_tree(&installer_cache)?;
         }
         make_directory(&installer_cache)?;
+        let readable = match step.stage {
+            Stage::SystemPackages => {
+                let copies = scratch.join("system");
+                system_packages::copy_to(&copies)
+                    .map_err(|source| LayoutError::io("copy apt's files to", &copies, source))?
+            }
+            _ => Vec::new(),
+        };
         let mut writable = vec![(CACHE_MOUNT.to_owned(), installer_cache)];
         if !step.needs_overlay() {
             writable.insert(0, (mount.to_owned(), files.clone()));
-            return Ok(StepPlace { writable, overlay: None, result: files });
+            return Ok(StepPlace { writable, readable, overlay: None, result: files });
         }
         let (upper, work) = (scratch.join("upper"), scratch.join("work"));
         make_directory(&upper)?;
@@ -88,7 +99,7 @@ impl Layout {
             lowers.iter().rev().map(|layer| self.layer_tree(tree.workspace, *layer)).collect();
         below.push(files);
         let overlay = StepOverlay { target: mount.to_owned(), lowers: below, upper: upper.clone(), work };
-        Ok(StepPlace { writable, overlay: Some(overlay), result: upper })
+        Ok(StepPlace { writable, readable, overlay: Some(overlay), result: upper })
     }
 
     /// Turns what the step left into the sealed layer `layer`; durable on return. Everything else it wrote goes with the

@@ -25,6 +25,12 @@ pub enum PlanError {
         /// The tool.
         tool: &'static str,
     },
+    /// A file lies where packages are installed.
+    #[error("the source has a file `{path}`, where system packages are installed: rename it")]
+    Occupied {
+        /// The file.
+        path: String,
+    },
     /// A manifest's bytes cannot be had.
     #[error("failed to read `{file}` from the source")]
     Read {
@@ -44,7 +50,7 @@ impl PlanError {
     /// The failure of the build, in words for the project's owner.
     pub fn failure(&self) -> BuildFailure {
         let kind = match self {
-            Self::Manifest { .. } | Self::MissingTool { .. } => BuildFailureKind::Manifest,
+            Self::Manifest { .. } | Self::MissingTool { .. } | Self::Occupied { .. } => BuildFailureKind::Manifest,
             Self::Read { .. } => BuildFailureKind::Internal,
         };
         let mut message = self.to_string();

@@ -1,4 +1,4 @@
-//! Python packages: `requirements.txt`, then `pyproject.toml`, both into `.venv`.
+//! Python packages: `requirements.txt`, then a lock, then `pyproject.toml`, all into `.venv`.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,40 @@ use super::requirements::{REQUIREMENTS, without_local};
 use super::step::{Command, Draft, PackageList};
 use super::{PlanError, Planner, VENV};
 use crate::environment::installer_env;
-use crate::toolchain::PYTHON;
 
-const PYPROJECT: &str = "pyproject.toml";
+pub(super) const PYPROJECT: &str = "pyproject.toml";
 /// Compiles what has no byte code of its present content yet: `compileall` would rewrite what a lower layer holds.
 const COMPILE: &str = include_str!("../scripts/compile.py");
 /// Prints what is installed, without what a fresh `.venv` brings along.
 const LIST: &str = include_str!("../scripts/list_packages.py");
 
-/// One installation with pip's arguments.
-struct Install<'a> {
+/// One step that installs, with one or more calls of pip.
+pub(super) struct Install<'a> {
     /// The manifest it is for.
-    file: &'a str,
-    name: String,
-    arguments: Vec<&'a str>,
+    pub(super) file: &'a str,
+    pub(super) name: String,
+    pub(super) calls: Vec<Call>,
     /// None for the whole source.
-    files: Option<Vec<SourceEntry>>,
-    replaced: Vec<(SourcePath, Vec<u8>)>,
-    keep: &'static str,
-    pinned: bool,
+    pub(super) files: Option<Vec<SourceEntry>>,
+    pub(super) replaced: Vec<(SourcePath, Vec<u8>)>,
+    pub(super) keep: &'static str,
+    pub(super) pinned: bool,
+    /// Whether uv may do it. Of a local package that a file names, uv takes what it built before unless the package's manifest
+    /// is newer (one that a command line names it always builds). pip always builds.
+    pub(super) by_uv: bool,
+}
+
+/// One call of pip.
+pub(super) struct Call {
+    pub(super) arguments: Vec<String>,
+    /// The index that it asks instead of the server's.
+    pub(super) index: Option<String>,
+}
+
+impl Call {
+    pub(super) fn new<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        Self { arguments: arguments.into_iter().map(Into::into).collect(), index: None }
+    }
 }
 
 impl Planner<'_> {
@@ -41,20 +56,32 @@ impl Planner<'_> {
             ),
             None => None,
         };
+        let lock = self.find_python_lock(pyproject.as_ref())?;
         let mut installs_root = false;
         if let Some(manifest) = self.sources.file(REQUIREMENTS) {
             installs_root = self.push_requirements(manifest, pyproject.as_ref())?;
         }
-        let Some(pyproject) = pyproject else { return Ok(()) };
-        if !pyproject.is_installable() {
-            self.log.push(format!("{PYPROJECT} only configures tools: nothing to install"));
-        } else if installs_root {
+        if installs_root && pyproject.as_ref().is_some_and(Pyproject::is_installable) {
             let line = format!("{REQUIREMENTS} installs the project itself, so {PYPROJECT} is not installed once more");
             self.log.push(line);
-        } else {
-            self.push_pyproject(&pyproject)?;
         }
-        Ok(())
+        if let Some(lock) = &lock {
+            self.push_locked(lock)?;
+            self.push_own(lock, !installs_root && lock.lock.installs_root)?;
+            if lock.replaces_dependencies() {
+                return Ok(());
+            }
+        }
+        let Some(pyproject) = pyproject else { return Ok(()) };
+        if installs_root {
+            return Ok(());
+        }
+        if pyproject.is_installable() {
+            self.push_pyproject(&pyproject)
+        } else {
+            self.log.push(format!("{PYPROJECT} only configures tools: nothing to install"));
+            Ok(())
+        }
     }
 
     /// Installs `requirements.txt`; says whether that installs the project itself. Where lines name the project's own
@@ -73,11 +100,12 @@ impl Planner<'_> {
                     self.push_install(Install {
                         file: REQUIREMENTS,
                         name: format!("pip install -r {REQUIREMENTS} without the project's own packages"),
-                        arguments: vec!["-r", REQUIREMENTS],
+                        calls: vec![Call::new(["-r", REQUIREMENTS])],
                         files: Some(first.files.into_values().collect()),
                         replaced: vec![(manifest.path.clone(), others)],
                         keep: VENV,
                         pinned: first.pinned,
+                        by_uv: true,
                     })?;
                 }
             }
@@ -85,11 +113,12 @@ impl Planner<'_> {
         self.push_install(Install {
             file: REQUIREMENTS,
             name: format!("pip install -r {REQUIREMENTS}"),
-            arguments: vec!["-r", REQUIREMENTS],
+            calls: vec![Call::new(["-r", REQUIREMENTS])],
             files: (!reading.whole).then(|| reading.files.into_values().collect()),
             replaced: Vec::new(),
             keep: if reading.editable { "" } else { VENV },
             pinned: reading.pinned,
+            by_uv: !reading.whole,
         })?;
         Ok(reading.installs_root)
     }
@@ -97,37 +126,51 @@ impl Planner<'_> {
     /// The dependencies as a layer of their own where they can be known without running the build backend, then the
     /// project on top of them.
     fn push_pyproject(&mut self, pyproject: &Pyproject) -> Result<(), PlanError> {
-        let itself = |arguments, pinned| Install {
+        let itself = |calls, pinned| Install {
             file: PYPROJECT,
             name: format!("pip install . ({PYPROJECT})"),
-            arguments,
+            calls,
             files: None,
             replaced: Vec::new(),
             keep: VENV,
             pinned,
+            by_uv: true,
         };
-        let Some(dependencies) = plain_dependencies(pyproject) else {
+        let dependencies = plain_dependencies(pyproject);
+        let is_package = pyproject.is_package != Some(false);
+        if !is_package {
+            self.log
+                .push(format!("{PYPROJECT} says that the project is no package: only its dependencies are installed"));
+        }
+        let Some(dependencies) = dependencies else {
+            if !is_package {
+                self.log
+                    .push(format!("{PYPROJECT}: its dependencies are known to its own tool alone, so it needs a lock"));
+                return Ok(());
+            }
             let line =
                 format!("{PYPROJECT}: its dependencies are not static, so every change of the source installs anew");
             self.log.push(line);
-            return self.push_install(itself(vec!["."], false));
+            return self.push_install(itself(vec![Call::new(["."])], false));
         };
+        let call = (!dependencies.is_empty()).then(|| Call::new(dependencies));
         self.push_install(Install {
             file: PYPROJECT,
             name: format!("pip install the dependencies of {PYPROJECT}"),
-            arguments: dependencies.iter().map(String::as_str).collect(),
+            calls: call.into_iter().collect(),
             files: Some(Vec::new()),
             replaced: Vec::new(),
             keep: VENV,
             pinned: false,
+            by_uv: true,
         })?;
-        self.push_install(itself(vec!["--no-deps", "."], true))
+        if is_package { self.push_install(itself(vec![Call::new(["--no-deps", "."])], true)) } else { Ok(()) }
     }
 
     /// One step, on top of every earlier Python step.
-    fn push_install(&mut self, install: Install<'_>) -> Result<(), PlanError> {
-        let Install { file, name, arguments, files, replaced, keep, pinned } = install;
-        let python = self.toolchain.python.as_ref().ok_or_else(|| Self::missing(file, "Python 3"))?;
+    pub(super) fn push_install(&mut self, install: Install<'_>) -> Result<(), PlanError> {
+        let Install { file, name, calls, files, replaced, keep, pinned, by_uv } = install;
+        let python = self.python.ok_or_else(|| Self::missing(file, "Python 3"))?;
         let pip = python.pip.as_ref().ok_or_else(|| Self::missing(file, "Python's venv with pip"))?;
         let env = self.python_env();
         let interpreter = self.in_venv("bin/python");
@@ -136,22 +179,27 @@ impl Planner<'_> {
         let mut commands = Vec::new();
         if lower.is_empty() {
             let venv = format!("{}/{VENV}", self.settings.slug.mount());
-            commands.push(self.command(&env, [PYTHON, "-I", "-m", "venv", &venv]));
+            commands.push(self.command(&env, [python.program.as_str(), "-I", "-m", "venv", &venv]));
         }
         // `-I`: with the mount on its path, a project file named like a module of Python's own would break the installer.
         let (installer, front): (String, Vec<&str>) = match &self.toolchain.uv {
-            // Of a local package that a file names, uv takes what it built before unless the package's manifest is newer
-            // (one that a command line names it always builds). pip always builds.
-            Some(uv) if files.is_some() || file == PYPROJECT => {
+            Some(uv) if by_uv => {
                 let front = vec![&uv.program, "pip", "install", "--python", interpreter.as_str()];
                 (format!("uv {}, pip {pip}", uv.version), front)
             }
             _ => (format!("pip {pip}"), vec![&interpreter, "-I", "-m", "pip", "install", "--no-compile"]),
         };
-        if !arguments.is_empty() {
-            commands.push(self.command(&env, front.into_iter().chain(arguments)));
+        for call in &calls {
+            let mut env = env.clone();
+            if let Some(index) = &call.index {
+                env.insert("PIP_INDEX_URL".to_owned(), index.clone());
+                env.insert("UV_DEFAULT_INDEX".to_owned(), index.clone());
+            }
+            commands.push(self.command(&env, front.iter().copied().chain(call.arguments.iter().map(String::as_str))));
         }
-        commands.push(self.command(&env, [PYTHON, "-I", "-W", "ignore", "-c", COMPILE, &self.in_venv("lib")]));
+        let library = self.in_venv("lib");
+        // Byte code is of one interpreter's version.
+        commands.push(self.command(&env, [python.program.as_str(), "-I", "-W", "ignore", "-c", COMPILE, &library]));
         let packages = vec![PackageList::Pip(self.list_pip())];
         let stage = Stage::PythonPackages;
         self.push(Draft { stage, name, installer, files, replaced, keep, lower, commands, packages, pinned });

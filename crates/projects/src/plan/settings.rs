@@ -1,6 +1,7 @@
 //! What a build is told besides the source.
 
 use stead_domain::Slug;
+use stead_domain::declared::Declared;
 use stead_domain::network::NetworkPolicy;
 
 /// The settings of a build. All of them go into layer keys.
@@ -16,6 +17,8 @@ pub struct BuildSettings {
     pub python_index: Option<String>,
     /// The operator's npm registry; absent for npm's own default.
     pub npm_registry: Option<String>,
+    /// What the owner asks for besides the manifests.
+    pub declared: Declared,
 }
 
 impl BuildSettings {
@@ -27,6 +30,7 @@ impl BuildSettings {
             proxy: "http://127.0.0.1:3128".to_owned(),
             python_index: None,
             npm_registry: None,
+            declared: Declared::default(),
         }
     }
 }

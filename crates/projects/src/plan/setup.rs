@@ -5,7 +5,7 @@ use stead_domain::build::Stage;
 
 use super::step::{Draft, PackageList};
 use super::{PlanError, Planner};
-use crate::environment::setup_env;
+use crate::environment::{Installed, setup_env};
 use crate::toolchain::BASH;
 
 const SCRIPT: &str = "setup.sh";
@@ -25,7 +25,8 @@ impl Planner<'_> {
             );
             replaced.push((script.path.clone(), normal.into_owned()));
         }
-        let env = setup_env(self.settings, self.has_venv());
+        let apt = self.steps.iter().any(|step| step.stage == Stage::SystemPackages);
+        let env = setup_env(self.settings, Installed { venv: self.has_venv(), apt });
         let mut packages = Vec::new();
         if self.has_venv() {
             packages.push(PackageList::Pip(self.list_pip()));

@@ -47,6 +47,8 @@ pub enum PackageList {
     Pip(Command),
     /// Look at the kept tree with [`packages::read_npm`](crate::packages::read_npm).
     Npm,
+    /// Run this in the sandbox; its output goes to [`packages::parse_apt`](crate::packages::parse_apt).
+    Apt(Command),
 }
 
 /// One step of a build.
@@ -115,8 +117,15 @@ pub(super) struct Draft {
 }
 
 impl Planner<'_> {
-    /// Computes the draft's key and appends the step; returns its index.
-    pub(super) fn push(&mut self, draft: Draft) -> usize {
+    /// Computes the draft's key and appends the step; returns its index. Python and Node packages see what system packages
+    /// were declared, since they may compile against them.
+    pub(super) fn push(&mut self, mut draft: Draft) -> usize {
+        let system = self.steps.iter().position(|step| step.stage == Stage::SystemPackages);
+        if let (Some(system), Stage::PythonPackages | Stage::NodePackages) = (system, draft.stage) {
+            draft.lower.insert(0, system);
+            let mount = self.settings.slug.mount();
+            draft.commands.iter_mut().for_each(|command| environment::add_apt(&mut command.env, &mount));
+        }
         let (key, key_inputs) = self.key(&draft);
         self.steps.push(Step {
             stage: draft.stage,
@@ -136,7 +145,7 @@ impl Planner<'_> {
     }
 
     fn key(&self, draft: &Draft) -> (BlobId, Vec<String>) {
-        let base = self.toolchain.base();
+        let base = &self.base;
         let mut key = KeyHasher::default();
         key.field("layout", LAYOUT_VERSION);
         key.field("stage", draft.stage.as_str());

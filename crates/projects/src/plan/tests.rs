@@ -7,31 +7,36 @@ use stead_domain::source::EntryKind;
 use stead_domain::{BlobId, Slug, SourcePath, Timestamp};
 
 use super::*;
-use crate::toolchain::{Node, Python, Uv};
+use crate::toolchain::{Node, PYTHON, Python, Uv};
 
 /// A source in memory: path to bytes.
-type Files = BTreeMap<String, Vec<u8>>;
+pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-fn files(list: &[(&str, &str)]) -> Files {
+pub(super) fn files(list: &[(&str, &str)]) -> Files {
     list.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
 }
 
-fn toolchain() -> Toolchain {
+pub(super) fn toolchain() -> Toolchain {
     Toolchain {
         architecture: "x86_64".into(),
         libc: "glibc 2.36".into(),
-        python: Some(Python { version: "3.11.2".into(), pip: Some("23.0.1".into()) }),
+        pythons: vec![Python { program: PYTHON.into(), version: "3.11.2".into(), pip: Some("23.0.1".into()) }],
         node: Some(Node { version: "20.20.2".into(), npm: Some("10.8.2".into()) }),
         uv: None,
+        apt: None,
         node_tools: crate::toolchain::NodeTools::default(),
     }
 }
 
-fn settings() -> BuildSettings {
+pub(super) fn settings() -> BuildSettings {
     BuildSettings::new(Slug::from_name("Studio").unwrap())
 }
 
-fn plan_with(files: &Files, toolchain: &Toolchain, settings: &BuildSettings) -> Result<InstallPlan, PlanError> {
+pub(super) fn plan_with(
+    files: &Files,
+    toolchain: &Toolchain,
+    settings: &BuildSettings,
+) -> Result<InstallPlan, PlanError> {
     let entries: Vec<SourceEntry> = files
         .iter()
         .map(|(path, bytes)| {
@@ -43,12 +48,12 @@ fn plan_with(files: &Files, toolchain: &Toolchain, settings: &BuildSettings) -> 
     plan(&entries, &|entry| Ok(files[entry.path.as_str()].clone()), toolchain, settings)
 }
 
-fn planned(files: &Files) -> InstallPlan {
+pub(super) fn planned(files: &Files) -> InstallPlan {
     plan_with(files, &toolchain(), &settings()).unwrap()
 }
 
 /// What the tests below edit: every manifest, in its simple form.
-fn project() -> Files {
+pub(super) fn project() -> Files {
     files(&[
         ("main.py", "print(1)"),
         ("requirements.txt", "-r requirements/base.txt\n-c constraints.txt\n-f vendor\n"),
@@ -230,7 +235,7 @@ fn faults_of_manifests_name_the_file_and_what_is_wrong_with_it() {
     let error = plan_with(&included, &toolchain(), &settings()).unwrap_err();
     assert!(error.to_string().contains("`requirements/base.txt`"), "{error}");
     let mut bare = toolchain();
-    bare.python = None;
+    bare.pythons.clear();
     let error = plan_with(&project(), &bare, &settings()).unwrap_err();
     assert_eq!(error.to_string(), "`requirements.txt` needs Python 3, which this server does not have");
 }

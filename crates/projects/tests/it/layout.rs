@@ -9,7 +9,7 @@ use stead_domain::ports::MountSource;
 use stead_domain::{LayerId, Slug};
 use stead_projects::layout::{PreviousVersion, SourceTree, Whiteouts, remove_tree, seal_tree};
 use stead_projects::plan::{self, BuildSettings};
-use stead_projects::toolchain::Python;
+use stead_projects::toolchain::{NodeTools, PYTHON, Python};
 use stead_projects::{InstallPlan, Toolchain, snapshot};
 
 use crate::needs_root;
@@ -147,9 +147,11 @@ fn an_installation_directory_that_became_a_link_is_refused() {
     let tools = Toolchain {
         architecture: "x86_64".into(),
         libc: String::new(),
-        python: Some(Python { version: "3.11.2".into(), pip: Some("23.0.1".into()) }),
+        pythons: vec![Python { program: PYTHON.into(), version: "3.11.2".into(), pip: Some("23.0.1".into()) }],
         node: None,
         uv: None,
+        apt: None,
+        node_tools: NodeTools::default(),
     };
     let settings = BuildSettings::new(Slug::from_name("studio").unwrap());
     let plan = plan::plan(&entries, &|_| Ok(b"demo\n".to_vec()), &tools, &settings).unwrap();

@@ -8,6 +8,7 @@ use std::process::Output;
 use stead_domain::build::{Package, PlacedLayer};
 use stead_domain::source::{EntryKind, SourceEntry};
 use stead_domain::{BlobId, LayerId, ProjectId, Slug, SourcePath, Timestamp, WorkspaceId};
+use stead_projects::environment::Installed;
 use stead_projects::layout::{PreviousVersion, SourceTree};
 use stead_projects::plan::{BuildSettings, PackageList};
 use stead_projects::{Layout, Toolchain, environment, packages, plan, snapshot};
@@ -31,7 +32,7 @@ pub(crate) struct Version {
     pub(crate) entries: Vec<SourceEntry>,
     pub(crate) layers: Vec<PlacedLayer>,
     pub(crate) packages: Vec<Package>,
-    pub(crate) has_venv: bool,
+    pub(crate) installed: Installed,
     /// Names of the steps that ran instead of being found.
     pub(crate) ran: Vec<String>,
 }
@@ -109,7 +110,8 @@ impl Project {
             let EntryKind::File { blob, .. } = entry.kind else { panic!("{} is no file", entry.path) };
             self.blobs.get(blob)
         };
-        let plan = plan::plan(&entries, &read, &Toolchain::detect(&[]), &settings).map_err(|e| e.failure().message)?;
+        let plan =
+            plan::plan(&entries, &read, &Toolchain::detect(&[], &[]), &settings).map_err(|e| e.failure().message)?;
         let tree =
             SourceTree { workspace: workspace(), project: project(), number, entries: &entries, blobs: &self.blobs };
         let previous =
@@ -156,7 +158,7 @@ impl Project {
         stead_projects::layout::remove_tree(&self.layout.build(workspace(), project(), number)).unwrap();
         let layers = plan.placed(&ids);
         let version = Version {
-            has_venv: self.layout.has_venv(workspace(), &layers).unwrap(),
+            installed: self.layout.installed(workspace(), &layers).unwrap(),
             layers,
             packages: packages::combine(listed.iter().map(Vec::as_slice)),
             ran,
@@ -172,7 +174,7 @@ impl Project {
         let slug = Slug::from_name(SLUG).unwrap();
         let number = u32::try_from(self.built.len()).unwrap();
         let mounts = self.layout.mounts(workspace(), project(), number, &slug.mount(), &version.layers).unwrap();
-        let mut env = environment::session_env(&slug, version.has_venv);
+        let mut env = environment::session_env(&slug, version.installed);
         env.insert("HOME".to_owned(), "/tmp".to_owned());
         let root: PathBuf = self.data.path().join("root");
         namespace::run(&root, &namespace::session_mounts(&mounts), &env, "/tmp", &["/usr/bin/bash", "-c", script])

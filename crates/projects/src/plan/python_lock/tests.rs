@@ -65,7 +65,12 @@ fn the_lock_alone_decides_about_the_packages_of_others() {
         // What a lock says of other groups, and where it found a package, is not what is installed.
         ("uv.lock", "https://files.example", "https://mirror.example", [false, true]),
         ("uv.lock", "8.4.2", "8.4.3", [false, true]),
-        ("uv.lock", "iniconfig-2.3.1.tar.gz\", hash = \"sha256:6", "iniconfig-2.3.1.tar.gz\", hash = \"sha256:7", [true, true]),
+        (
+            "uv.lock",
+            "iniconfig-2.3.1.tar.gz\", hash = \"sha256:6",
+            "iniconfig-2.3.1.tar.gz\", hash = \"sha256:7",
+            [true, true],
+        ),
     ] {
         let mut edited = uv_project();
         let text = String::from_utf8(edited[path].clone()).unwrap();
@@ -114,7 +119,11 @@ fn the_first_lock_is_taken_and_requirements_are_installed_beside_it() {
         assert!(plan.log.iter().any(|line| line == ignored), "{:?}", plan.log);
     }
     let plan = planned(&files(&[("uv.lock", UV_LOCK)]));
-    assert!(plan.steps.is_empty() && plan.log.iter().any(|line| line.starts_with("uv.lock is not used")), "{:?}", plan.log);
+    assert!(
+        plan.steps.is_empty() && plan.log.iter().any(|line| line.starts_with("uv.lock is not used")),
+        "{:?}",
+        plan.log
+    );
 }
 
 #[test]
@@ -127,7 +136,11 @@ fn a_project_that_is_no_package_is_not_installed() {
     let plan = planned(&files(&[("poetry.lock", POETRY_LOCK), ("pyproject.toml", &package)]));
     assert_eq!(calls(&plan, 1)[0].last(), Some(&"."));
     let unlocked = planned(&files(&[("pyproject.toml", POETRY_MANIFEST)]));
-    assert!(unlocked.steps.is_empty() && unlocked.log.iter().any(|line| line.contains("needs a lock")), "{:?}", unlocked.log);
+    assert!(
+        unlocked.steps.is_empty() && unlocked.log.iter().any(|line| line.contains("needs a lock")),
+        "{:?}",
+        unlocked.log
+    );
 }
 
 #[test]

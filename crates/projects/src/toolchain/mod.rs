@@ -4,6 +4,7 @@
 //! `PATH` names: a version manager's shim in a home directory does not exist in a sandbox.
 
 mod node_tools;
+mod python;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,8 +12,9 @@ use std::process::{Command, Stdio};
 use stead_domain::build::Base;
 
 pub use node_tools::{NodeTool, NodeTools};
+pub use python::{Python, PythonCandidate};
 
-/// The interpreter for `.venv`, the same path inside and outside.
+/// The host's own interpreter, the same path inside and outside.
 pub const PYTHON: &str = "/usr/bin/python3";
 /// Node.
 pub const NODE: &str = "/usr/bin/node";
@@ -20,15 +22,10 @@ pub const NODE: &str = "/usr/bin/node";
 pub const NPM: &str = "/usr/bin/npm";
 /// What runs `setup.sh`.
 pub const BASH: &str = "/usr/bin/bash";
-
-/// A Python interpreter with what it can do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Python {
-    /// Its version: `3.11.2`.
-    pub version: String,
-    /// The pip that `python3 -m venv` puts into a new environment; absent when it cannot make one with pip.
-    pub pip: Option<String>,
-}
+/// What resolves and fetches system packages.
+pub const APT: &str = "/usr/bin/apt-get";
+/// What unpacks them.
+const DPKG_DEB: &str = "/usr/bin/dpkg-deb";
 
 /// Node with npm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,12 +52,14 @@ pub struct Toolchain {
     pub architecture: String,
     /// `glibc 2.36`; empty when unknown.
     pub libc: String,
-    /// The host's Python.
-    pub python: Option<Python>,
+    /// The Python interpreters, the default first.
+    pub pythons: Vec<Python>,
     /// The host's Node.
     pub node: Option<Node>,
     /// uv, when the operator placed one.
     pub uv: Option<Uv>,
+    /// The version of apt that resolves system packages; absent on a host that has none.
+    pub apt: Option<String>,
     /// pnpm and Yarn, when the operator placed them; see [`Toolchain::with_node_tools`].
     pub node_tools: NodeTools,
 }
@@ -76,12 +75,10 @@ pub struct UvCandidate {
 
 impl Toolchain {
     /// Looks at the host, once at start: runs `--version` of each tool. A tool that is missing or does not answer is absent.
-    pub fn detect(uv: &[UvCandidate]) -> Self {
+    pub fn detect(uv: &[UvCandidate], pythons: &[PythonCandidate]) -> Self {
         // Side by side: each tool takes a moment to say anything, and a server that starts has nothing else to wait for.
         std::thread::scope(|scope| {
-            let python =
-                scope.spawn(|| ask(PYTHON, &["-I", "-c", "import platform; print(platform.python_version())"]));
-            let pip = scope.spawn(|| ask(PYTHON, &["-I", "-c", "import ensurepip, venv; print(ensurepip.version())"]));
+            let pythons = scope.spawn(|| python::detect(pythons));
             let node = scope.spawn(|| ask(NODE, &["--version"]));
             let uv = scope.spawn(|| {
                 uv.iter().find_map(|candidate| {
@@ -90,36 +87,69 @@ impl Toolchain {
                     Some(Uv { program: candidate.inside.clone(), version })
                 })
             });
+            let apt = scope.spawn(apt_version);
             let npm = npm_version();
             let libc = libc_version();
             // A thread that panicked says as much as a tool that is missing.
-            let pip = pip.join().ok().flatten();
-            let python = python.join().ok().flatten().map(|version| Python { version, pip });
             let node = node.join().ok().flatten();
             let node = node.map(|version| Node { version: version.trim_start_matches('v').to_owned(), npm });
             Self {
                 architecture: std::env::consts::ARCH.to_owned(),
                 libc,
-                python,
+                pythons: pythons.join().unwrap_or_default(),
                 node,
                 uv: uv.join().ok().flatten(),
+                apt: apt.join().ok().flatten(),
                 node_tools: NodeTools::default(),
             }
         })
     }
 
-    /// The same with what lies in `toolchains`, the directory that sandboxes see as `/opt/stead`.
-    #[must_use]
-    pub fn with_node_tools(mut self, toolchains: &Path) -> Self {
-        self.node_tools = NodeTools::detect(toolchains);
-        self
+    /// The interpreter of a declared minor, where this server has it; the default for none.
+    pub fn python(&self, minor: &str) -> Option<&Python> {
+        if minor.is_empty() {
+            return self.pythons.first();
+        }
+        self.pythons.iter().find(|python| python.pip.is_some() && python.minor() == minor)
     }
 
-    /// The base that versions built here record.
+    /// The minors that can be declared, the default first.
+    pub fn python_minors(&self) -> Vec<String> {
+        let mut minors: Vec<String> = Vec::new();
+        for python in self.pythons.iter().filter(|python| python.pip.is_some()) {
+            if !minors.contains(&python.minor()) {
+                minors.push(python.minor());
+            }
+        }
+        minors
+    }
+
+    /// The base that versions built here with the default interpreter record.
     pub fn base(&self) -> Base {
+        self.base_of(self.pythons.first())
+    }
+
+    /// The base of a version for which this minor was declared: with that interpreter, else with the default.
+    pub fn base_for(&self, minor: &str) -> Base {
+        self.base_of(self.python(minor).or(self.pythons.first()))
+    }
+
+    /// Every base that a version readable here may have.
+    pub fn bases(&self) -> Vec<Base> {
+        let mut bases = vec![self.base()];
+        for python in &self.pythons {
+            let base = self.base_of(Some(python));
+            if !bases.contains(&base) {
+                bases.push(base);
+            }
+        }
+        bases
+    }
+
+    fn base_of(&self, python: Option<&Python>) -> Base {
         let mut parts = vec![format!("{} {}", self.architecture, self.libc).trim().to_owned()];
-        if let Some(python) = &self.python {
-            parts.push(format!("python {}", leading(&python.version, 2)));
+        if let Some(python) = python {
+            parts.push(format!("python {}", python.minor()));
         }
         if let Some(node) = &self.node {
             parts.push(format!("node {}", leading(&node.version, 1)));
@@ -167,6 +197,14 @@ fn npm_version() -> Option<String> {
     }
 }
 
+/// apt is of use together with what unpacks its packages.
+fn apt_version() -> Option<String> {
+    if !Path::new(APT).exists() || !Path::new(DPKG_DEB).exists() {
+        return None;
+    }
+    ask(APT, &["--version"])?.split_whitespace().nth(1).map(str::to_owned)
+}
+
 fn libc_version() -> String {
     ask("/usr/bin/getconf", &["GNU_LIBC_VERSION"]).unwrap_or_default()
 }
@@ -175,13 +213,18 @@ fn libc_version() -> String {
 mod tests {
     use super::*;
 
-    pub(crate) fn sample() -> Toolchain {
+    fn python(program: &str, version: &str) -> Python {
+        Python { program: program.into(), version: version.into(), pip: Some("23.0.1".into()) }
+    }
+
+    fn sample() -> Toolchain {
         Toolchain {
             architecture: "x86_64".into(),
             libc: "glibc 2.36".into(),
-            python: Some(Python { version: "3.11.2".into(), pip: Some("23.0.1".into()) }),
+            pythons: vec![python(PYTHON, "3.11.2")],
             node: Some(Node { version: "20.20.2".into(), npm: Some("10.8.2".into()) }),
             uv: None,
+            apt: None,
             node_tools: NodeTools::default(),
         }
     }
@@ -191,13 +234,14 @@ mod tests {
         let base = sample().base();
         assert_eq!(base.description, "x86_64 glibc 2.36, python 3.11, node 20");
         let mut patch = sample();
-        patch.python = Some(Python { version: "3.11.9".into(), pip: None });
+        patch.pythons = vec![python("/other", "3.11.9")];
         patch.node = Some(Node { version: "20.1.0".into(), npm: None });
+        patch.apt = Some("2.6.1".into());
         assert_eq!(patch.base(), base);
         let changes: [fn(&mut Toolchain); 4] = [
             |tools| tools.architecture = "aarch64".into(),
             |tools| tools.libc = "glibc 2.39".into(),
-            |tools| tools.python = Some(Python { version: "3.12.0".into(), pip: None }),
+            |tools| tools.pythons = vec![python(PYTHON, "3.12.0")],
             |tools| tools.node = None,
         ];
         for change in changes {
@@ -205,5 +249,24 @@ mod tests {
             change(&mut other);
             assert_ne!(other.base().id, base.id, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_base_names_the_interpreter_that_was_declared_where_it_is_here() {
+        let mut tools = sample();
+        tools.pythons.push(python("/opt/stead/python3.9/bin/python3.9", "3.9.2"));
+        tools.pythons.push(python("/opt/stead/python3.11/bin/python3.11", "3.11.9"));
+        tools.pythons.push(Python { pip: None, ..python("/nopip", "3.8.1") });
+        assert_eq!(tools.python_minors(), ["3.11", "3.9"]);
+        assert_eq!(tools.base_for("3.9").description, "x86_64 glibc 2.36, python 3.9, node 20");
+        assert_eq!((tools.base_for("3.8"), tools.base_for("")), (tools.base(), tools.base()));
+        assert_eq!(tools.python("3.11").map(|python| python.program.as_str()), Some(PYTHON));
+        assert!(tools.python("3.8").is_none());
+        let bases = tools.bases();
+        assert!(bases.contains(&sample().base()) && bases.contains(&tools.base_for("3.9")), "{bases:?}");
+        let mut none = sample();
+        none.pythons.clear();
+        assert_eq!(none.bases(), [none.base()]);
+        assert!(none.python("").is_none());
     }
 }
