@@ -31,6 +31,16 @@ pub(super) fn is_fit(cache: &Path) -> Result<bool, LayoutError> {
     }
 }
 
+/// What a cache takes on disk, as far as it can be told; none where there is none.
+pub(super) fn bytes(cache: &Path) -> u64 {
+    let mut held = Held { bytes: 0, entries: 0 };
+    if let Ok(opened) = rustix::fs::openat(CWD, cache, FLAGS, Mode::empty()) {
+        // Whatever ends it early (the bounds, an entry that went away), what was counted until then is there.
+        let _ = held.within(&opened, 0);
+    }
+    held.bytes
+}
+
 const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 struct Held {

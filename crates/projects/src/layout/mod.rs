@@ -4,6 +4,7 @@
 //! projects/<workspace>/<project>/versions/<number>/source    a version's files, sealed
 //! layers/<workspace>/<layer>/tree                            what one step installed, sealed; holds `.venv`, `node_modules`, …
 //! builds/<workspace>/<project>/<number>/<step>               what a running build works in, removed when it ends
+//! builds/imports/<name>                                      what a running import from git works in, removed when it ends
 //! caches/<workspace>/<project>                               installer caches, never shared between projects
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod cache;
 mod error;
+mod inventory;
 mod mounts;
 mod remove;
 mod seal;
@@ -88,7 +90,12 @@ impl Layout {
 
     /// What a build works in. Removed with [`remove_tree`] when the build ends, however it ends.
     pub fn build(&self, workspace: WorkspaceId, project: ProjectId, number: u32) -> PathBuf {
-        self.data.join("builds").join(workspace.hex()).join(project.hex()).join(number.to_string())
+        self.builds_of(workspace, project).join(number.to_string())
+    }
+
+    /// Where the builds of one project work.
+    pub fn builds_of(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
+        self.data.join("builds").join(workspace.hex()).join(project.hex())
     }
 
     /// Where the builds of every project work: what lies there when the server starts is left over.
