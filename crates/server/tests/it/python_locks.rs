@@ -103,7 +103,11 @@ fn a_lock_that_does_not_fit_its_manifest_ends_the_build_by_name() {
     let changed = |text: &str| text.replace("2.0.0", "2.1.0");
     for (name, lock, files) in [
         ("locked", "uv.lock", [("pyproject.toml", changed(UV_MANIFEST)), ("uv.lock", UV_LOCK.to_owned())]),
-        ("verse", "poetry.lock", [("pyproject.toml", changed(POETRY_MANIFEST)), ("poetry.lock", POETRY_LOCK.to_owned())]),
+        (
+            "verse",
+            "poetry.lock",
+            [("pyproject.toml", changed(POETRY_MANIFEST)), ("poetry.lock", POETRY_LOCK.to_owned())],
+        ),
         ("piped", "Pipfile.lock", [("Pipfile", changed(PIPFILE)), ("Pipfile.lock", PIPENV_LOCK.to_owned())]),
     ] {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
 /// How the parts of a list or an object are divided.
@@ -18,6 +19,16 @@ pub(super) fn written(table: &Table, spacing: Spacing) -> Option<String> {
     let mut text = String::new();
     write_table(&mut text, table, spacing)?;
     Some(text)
+}
+
+/// The SHA-256 of a text in hexadecimal digits.
+pub(super) fn sha256(text: &str) -> String {
+    let mut digits = String::with_capacity(64);
+    for byte in Sha256::digest(text.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
 }
 
 fn write_table(text: &mut String, table: &Table, spacing: Spacing) -> Option<()> {
@@ -37,7 +48,10 @@ fn write_table(text: &mut String, table: &Table, spacing: Spacing) -> Option<()>
 fn write_value(text: &mut String, value: &Value, spacing: Spacing) -> Option<()> {
     // Writing to a string cannot fail.
     let _ = match value {
-        Value::String(string) => return Some(write_string(text, string)),
+        Value::String(string) => {
+            write_string(text, string);
+            Ok(())
+        }
         Value::Integer(number) => write!(text, "{number}"),
         Value::Boolean(truth) => write!(text, "{truth}"),
         Value::Table(table) => return write_table(text, table, spacing),

@@ -1,11 +1,10 @@
 //! `Pipfile.lock`, and `Pipfile` where it has none.
 
 use serde_json::{Map, Value as Json};
-use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
 use super::PythonLock;
-use super::canonical_json::{Spacing, written};
+use super::canonical_json::{Spacing, sha256, written};
 use super::error::LockError;
 use super::requirement::{LockedRequirement, LockedSource, local_path};
 use crate::manifest::text::decode;
@@ -115,7 +114,10 @@ fn requirement(name: &str, entry: &Map<String, Json>, indexes: &Indexes) -> Resu
     let text = |key: &str| entry.get(key).and_then(Json::as_str);
     let list = |key: &str| entry.get(key).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
     let subdirectory = text("subdirectory").map(str::to_owned);
-    let mut specifier = String::new();
+    let mut specifier = text("version").filter(|version| *version != "*").unwrap_or_default().to_owned();
+    if specifier.starts_with(|c: char| c.is_ascii_digit()) {
+        specifier = format!("=={specifier}");
+    }
     let source = if let Some(url) = text("git") {
         let commit = text("ref").unwrap_or("HEAD").to_owned();
         LockedSource::Git { url: super::poetry::git_address(url), commit, subdirectory }
@@ -128,10 +130,6 @@ fn requirement(name: &str, entry: &Map<String, Json>, indexes: &Indexes) -> Resu
     } else if ["hg", "svn", "bzr"].into_iter().any(|key| entry.contains_key(key)) {
         return Err(LockError::package(name, "its version control is not supported"));
     } else {
-        specifier = text("version").filter(|version| *version != "*").unwrap_or_default().to_owned();
-        if specifier.starts_with(|c: char| c.is_ascii_digit()) {
-            specifier = format!("=={specifier}");
-        }
         LockedSource::Index(indexes.of(text("index")))
     };
     let extras: Vec<&str> = list("extras").collect();
@@ -142,6 +140,9 @@ fn requirement(name: &str, entry: &Map<String, Json>, indexes: &Indexes) -> Resu
     let mut hashes: Vec<String> = list("hashes").map(str::to_owned).collect();
     if matches!(source, LockedSource::Directory(_)) {
         hashes.clear();
+    }
+    if !matches!(source, LockedSource::Index(_)) {
+        specifier.clear();
     }
     hashes.sort_unstable();
     // A `Pipfile` may also name parts of a marker one by one.
@@ -179,8 +180,7 @@ fn pipfile_hash(pipfile: &Table) -> Option<String> {
     for (category, packages) in pipfile.iter().filter(|(category, _)| !known.contains(&category.as_str())) {
         all.insert(category.clone(), packages.clone());
     }
-    let text = written(&all, Spacing::Tight)?;
-    Some(Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(sha256(&written(&all, Spacing::Tight)?))
 }
 
 #[cfg(test)]

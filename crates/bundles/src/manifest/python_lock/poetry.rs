@@ -4,6 +4,7 @@ use toml::{Table, Value};
 
 use super::PythonLock;
 use super::error::LockError;
+use super::reach::Need;
 use super::requirement::{LockedRequirement, LockedSource, local_path};
 use super::{poetry_fit, poetry_walk};
 use crate::manifest::text::decode;
@@ -45,8 +46,8 @@ impl PoetryLock {
             ..PythonLock::default()
         };
         for (package, needed) in packages.iter().zip(needed) {
-            if let Some(marker) = needed {
-                lock.packages.push(package.requirement(marker)?);
+            if needed.is_somewhere() {
+                lock.packages.push(package.requirement(needed.marker())?);
             }
         }
         let content_hash = text("content-hash").map(str::to_owned);
@@ -91,17 +92,17 @@ impl<'a> Package<'a> {
         Ok(Self { name, version, table, hashes })
     }
 
-    /// None when the main group does not need it, else where it does.
-    fn needed_by_main(&self) -> Option<Option<String>> {
-        let groups = self.table.get("groups").and_then(Value::as_array)?;
+    /// Where the main group needs it.
+    fn needed_by_main(&self) -> Need {
+        let mut groups = self.table.get("groups").and_then(Value::as_array).into_iter().flatten();
         let is_optional = self.table.get("optional").and_then(Value::as_bool) == Some(true);
-        if is_optional || groups.iter().all(|group| group.as_str() != Some("main")) {
-            return None;
+        if is_optional || groups.all(|group| group.as_str() != Some("main")) {
+            return Need::Nowhere;
         }
         // One marker for all groups, or one for each group that has one.
         let markers = self.table.get("markers");
         let marker = markers.and_then(Value::as_str).or_else(|| markers?.get("main")?.as_str());
-        Some(marker.map(str::to_owned))
+        Need::of_marker(marker.map(str::to_owned))
     }
 
     fn requirement(&self, marker: Option<String>) -> Result<LockedRequirement, LockError> {

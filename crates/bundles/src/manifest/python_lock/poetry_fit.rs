@@ -3,10 +3,9 @@
 //! Poetry hashes the dependencies as JSON. What it counts among them has grown: the forms of all its versions are made here, and
 //! a lock fits when it holds one of them.
 
-use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
-use super::canonical_json::{Spacing, written};
+use super::canonical_json::{Spacing, sha256, written};
 
 /// Those are written even when they are absent, but not beside a `[project]` or dependency groups.
 const ALWAYS: [&str; 4] = ["dependencies", "dev-dependencies", "extras", "source"];
@@ -21,9 +20,8 @@ pub(super) fn hashes(manifest: &Table) -> Vec<String> {
     let poetry = table("tool").get("poetry").and_then(Value::as_table).cloned().unwrap_or_default();
     let forms = [(&project, &groups), (&project, &Table::new()), (&Table::new(), &Table::new())]
         .map(|(project, groups)| form(project, groups, &poetry));
-    let hash = |text: String| Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     match forms.into_iter().collect::<Option<Vec<String>>>() {
-        Some(forms) => forms.into_iter().map(hash).collect(),
+        Some(forms) => forms.iter().map(|text| sha256(text)).collect(),
         None => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::dependency::{Dependency, normal_name};
 use super::error::LockError;
 use super::poetry::Package;
-use super::reach::Graph;
+use super::reach::{Graph, Need};
 use super::version_fits;
 
 /// A package or one of its extras: the package's number, and the extra.
@@ -22,8 +22,8 @@ struct Edge {
     optional: bool,
 }
 
-/// For every package: none when the main dependencies do not lead to it, else where they do.
-pub(super) fn needed(packages: &[Package<'_>], manifest: &Table) -> Result<Vec<Option<Option<String>>>, LockError> {
+/// For every package, where the main dependencies need it.
+pub(super) fn needed(packages: &[Package<'_>], manifest: &Table) -> Result<Vec<Need>, LockError> {
     let mut graph = Graph::default();
     let mut nodes = Nodes::new();
     for index in 0..packages.len() {

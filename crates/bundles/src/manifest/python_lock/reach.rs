@@ -12,6 +12,36 @@ const MAX_ALTERNATIVES: usize = 48;
 /// A lock that takes more steps than this to follow was not made by a tool.
 const MAX_STEPS: usize = 2_000_000;
 
+/// Whether a package is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Need {
+    /// By nothing.
+    Nowhere,
+    /// On every machine.
+    Everywhere,
+    /// On the machines of this marker.
+    Where(String),
+}
+
+impl Need {
+    pub(super) fn is_somewhere(&self) -> bool {
+        *self != Self::Nowhere
+    }
+
+    /// The condition, where there is one.
+    pub(super) fn marker(&self) -> Option<String> {
+        match self {
+            Self::Where(marker) => Some(marker.clone()),
+            Self::Nowhere | Self::Everywhere => None,
+        }
+    }
+
+    /// What the marker of a package that is needed says.
+    pub(super) fn of_marker(marker: Option<String>) -> Self {
+        marker.map_or(Self::Everywhere, Self::Where)
+    }
+}
+
 type Alternative = BTreeSet<String>;
 
 /// Who needs whom.
@@ -32,8 +62,8 @@ impl Graph {
         self.edges[from].push((to, marker));
     }
 
-    /// For every node: none when nothing in `roots` needs it, else where it is needed (everywhere without a marker).
-    pub(super) fn needed(&self, roots: &[usize]) -> Result<Vec<Option<Option<String>>>, LockError> {
+    /// For every node, where `roots` need it.
+    pub(super) fn needed(&self, roots: &[usize]) -> Result<Vec<Need>, LockError> {
         let mut conditions: Vec<Vec<Alternative>> = vec![Vec::new(); self.edges.len()];
         let mut queue: VecDeque<usize> = roots.iter().copied().collect();
         roots.iter().for_each(|root| conditions[*root] = vec![Alternative::new()]);
@@ -70,7 +100,7 @@ fn add(alternatives: &mut Vec<Alternative>, next: Alternative) -> bool {
     true
 }
 
-fn written(alternatives: &[Alternative]) -> Option<Option<String>> {
+fn written(alternatives: &[Alternative]) -> Need {
     let mut words: Vec<String> = alternatives
         .iter()
         .map(|alternative| match alternative.len() {
@@ -80,9 +110,10 @@ fn written(alternatives: &[Alternative]) -> Option<Option<String>> {
         .collect();
     words.sort_unstable();
     match words.as_slice() {
-        [] => None,
-        [only] => Some(Some(only.clone()).filter(|marker| !marker.is_empty())),
-        _ => Some(Some(words.iter().map(|word| format!("({word})")).collect::<Vec<_>>().join(" or "))),
+        [] => Need::Nowhere,
+        [only] if only.is_empty() => Need::Everywhere,
+        [only] => Need::Where(only.clone()),
+        _ => Need::Where(words.iter().map(|word| format!("({word})")).collect::<Vec<_>>().join(" or ")),
     }
 }
 
@@ -95,6 +126,7 @@ mod tests {
         let mut graph = Graph::default();
         let [root, a, b, c, d, alone] = std::array::from_fn(|_| graph.node());
         let marker = |text: &str| Some(text.to_owned());
+        let place = |text: &str| Need::Where(text.to_owned());
         graph.edge(root, a, marker("x == '1'"));
         graph.edge(a, b, marker("y == '2'"));
         graph.edge(b, a, None);
@@ -104,10 +136,10 @@ mod tests {
         graph.edge(c, d, marker("v == '5'"));
         graph.edge(alone, d, None);
         let needed = graph.needed(&[root]).unwrap();
-        assert_eq!(needed[a], Some(marker("x == '1'")));
-        assert_eq!(needed[b], Some(marker("(x == '1') and (y == '2')")));
-        assert_eq!(needed[c], Some(marker("(w == '4') or (z == '3')")));
-        assert_eq!((&needed[d], &needed[alone]), (&Some(None), &None));
+        assert_eq!(needed[a], place("x == '1'"));
+        assert_eq!(needed[b], place("(x == '1') and (y == '2')"));
+        assert_eq!(needed[c], place("(w == '4') or (z == '3')"));
+        assert_eq!((&needed[d], &needed[alone]), (&Need::Everywhere, &Need::Nowhere));
     }
 
     #[test]
@@ -123,7 +155,7 @@ mod tests {
             nodes.push(next);
         }
         let needed = graph.needed(&[0]).unwrap();
-        let last = needed.last().unwrap().clone().unwrap().unwrap();
+        let Some(Need::Where(last)) = needed.last() else { panic!("{:?}", needed.last()) };
         assert!(last.contains("m0 == '39'") && last.len() < 60_000, "{}", last.len());
     }
 }

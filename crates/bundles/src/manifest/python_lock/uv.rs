@@ -45,11 +45,13 @@ impl UvLock {
             if let Some(directory) = &local {
                 members.push(Member::read(package.name, directory, package.table));
             }
-            let Some(marker) = needed else { continue };
+            if !needed.is_somewhere() {
+                continue;
+            }
             match local {
                 Some(_) if package.source.contains_key("virtual") => {}
                 Some(directory) if directory.is_empty() => lock.installs_root = true,
-                _ => lock.packages.push(package.requirement(marker.clone(), named_indexes)?),
+                _ => lock.packages.push(package.requirement(needed.marker(), named_indexes)?),
             }
         }
         Ok(Self { lock: lock.sorted(), members })
@@ -218,7 +220,7 @@ mod tests {
             ]
         );
         assert!(parsed.installs_root && parsed.requires_python.as_deref() == Some(">=3.9"));
-        assert!(parsed.packages.iter().all(|one| one.is_pinned()));
+        assert!(parsed.packages.iter().all(LockedRequirement::is_pinned));
         let hashed = parsed.packages.iter().filter(|one| matches!(one.source, LockedSource::Index(None)));
         assert!(hashed.clone().count() > 8 && hashed.clone().all(|one| one.hashes.len() > 1));
     }
