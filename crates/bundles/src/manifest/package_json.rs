@@ -43,6 +43,8 @@ pub struct PackageJson {
     pub programs: Vec<String>,
     /// The manager that `packageManager` names, or else `devEngines`, with its version where one is given.
     pub package_manager: Option<(String, Option<String>)>,
+    /// Whether it has `resolutions`, which change what Yarn's lock answers.
+    pub forces_versions: bool,
     /// Patches in the source that pnpm applies, relative to the root.
     pub patches: Vec<String>,
     /// Package archives in the source that a dependency names, relative to the root.
@@ -82,6 +84,7 @@ impl PackageJson {
             commands: commands(&root),
             programs: programs(root.get("bin")),
             package_manager: package_manager(&root),
+            forces_versions: root.contains_key("resolutions"),
             ..Self::default()
         };
         if let Some(Value::Object(scripts)) = root.get("scripts") {

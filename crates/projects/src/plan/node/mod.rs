@@ -7,6 +7,7 @@ mod inputs;
 mod manager;
 mod npm;
 mod pnpm;
+mod stale;
 #[cfg(test)]
 mod tests;
 mod yarn;
@@ -54,7 +55,7 @@ impl Planner<'_> {
         let install = match choice.manager {
             Manager::Npm => self.npm(&mut inputs, choice.lock)?,
             Manager::Pnpm => self.pnpm(&mut inputs, choice.lock)?,
-            Manager::YarnClassic => self.yarn_classic(&mut inputs, choice.lock)?,
+            Manager::YarnClassic => self.yarn_classic(&mut inputs, &package, choice.lock)?,
             Manager::YarnBerry => self.yarn_berry(&mut inputs, choice.lock)?,
         };
         if inputs.reads_members {

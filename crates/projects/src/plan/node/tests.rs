@@ -172,6 +172,24 @@ fn a_workspace_is_keyed_by_manifests_and_programs_alone_unless_a_member_has_scri
 }
 
 #[test]
+fn a_classic_lock_that_lacks_what_a_member_wants_is_refused() {
+    let mut source = workspace("yarn.lock", CLASSIC);
+    let put = |source: &mut Files, range: &str| {
+        let text = format!(r#"{{"name":"b","dependencies":{{"ms":"{range}","a":"*"}}}}"#);
+        source.insert("packages/b/package.json".to_owned(), text.into_bytes());
+    };
+    put(&mut source, "2.1.3");
+    planned(&source);
+    put(&mut source, "^2.0.0");
+    let said = plan_with(&source, &tools(), &settings()).unwrap_err().failure().message;
+    let expected = "`yarn.lock` cannot be used: it does not name ms@^2.0.0, which packages/b/package.json wants";
+    assert!(said.starts_with(expected), "{said}");
+    let root = r#"{"workspaces":["packages/*"],"resolutions":{"ms":"2.1.3"}}"#;
+    source.insert("package.json".to_owned(), root.as_bytes().to_vec());
+    planned(&source);
+}
+
+#[test]
 fn code_that_an_install_runs_is_in_its_key() {
     let release = ".yarn/releases/yarn-4.5.0.cjs";
     let source = files(&[

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use stead_bundles::manifest::{YarnLock, YarnSettings, decode_text, through_registry};
+use stead_bundles::manifest::{PackageJson, YarnLock, YarnSettings, decode_text, through_registry};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::source::SourceEntry;
 
@@ -23,12 +23,15 @@ impl Planner<'_> {
     pub(super) fn yarn_classic(
         &mut self,
         inputs: &mut Inputs,
+        package: &PackageJson,
         lock: Option<&SourceEntry>,
     ) -> Result<Install, PlanError> {
         let tool = self.toolchain.node_tools.yarn.first();
         let named = lock.map_or(MANIFEST, |lock| lock.path.as_str());
         let tool = tool.ok_or_else(|| Self::missing(named, "Yarn 1"))?.clone();
-        self.read_yarn_lock(inputs, lock)?;
+        if let (Some(lock), Some(parsed)) = (lock, self.read_yarn_lock(inputs, lock)?) {
+            self.check_members(package, lock.path.as_str(), &parsed)?;
+        }
         self.read_yarn_settings(inputs)?;
         let mut env = installer_env(self.settings);
         env.insert("YARN_CACHE_FOLDER".to_owned(), format!("{CACHE_MOUNT}/yarn"));
@@ -68,7 +71,7 @@ impl Planner<'_> {
     pub(super) fn yarn_berry(&mut self, inputs: &mut Inputs, lock: Option<&SourceEntry>) -> Result<Install, PlanError> {
         let named = lock.map_or(MANIFEST, |lock| lock.path.as_str());
         // An empty lock and one of the classic format are none that any of them wrote: the newest says so.
-        let format = self.read_yarn_lock(inputs, lock)?;
+        let format = self.read_yarn_lock(inputs, lock)?.and_then(|lock| lock.format);
         let tool = self.toolchain.node_tools.yarn_berry_for(format);
         let tool = tool.map_err(|tool| Self::missing(named, tool))?.clone();
         let linker = self.read_yarn_settings(inputs)?;
@@ -113,18 +116,21 @@ impl Planner<'_> {
         env
     }
 
-    /// Answers the lock's format, which classic ones lack.
-    fn read_yarn_lock(&mut self, inputs: &mut Inputs, lock: Option<&SourceEntry>) -> Result<Option<u32>, PlanError> {
+    fn read_yarn_lock(
+        &mut self,
+        inputs: &mut Inputs,
+        lock: Option<&SourceEntry>,
+    ) -> Result<Option<YarnLock>, PlanError> {
         let Some(lock) = lock else { return Ok(None) };
         inputs.add(Some(lock));
         let parsed =
             YarnLock::parse(&self.sources.read(lock)?).map_err(|source| PlanError::manifest(&lock.path, source))?;
         inputs.whole |= parsed.needs_whole_source;
         inputs.reads_members |= parsed.members.iter().any(|member| member != ".");
-        inputs.members = parsed.format.map(|_| parsed.members);
+        inputs.members = parsed.format.map(|_| parsed.members.clone());
         parsed.local_archives.iter().for_each(|path| inputs.add(self.sources.file(path)));
         self.say_unhashed(lock, parsed.unhashed);
-        Ok(parsed.format)
+        Ok(Some(parsed))
     }
 
     /// Both kinds of settings, since each Yarn looks for a release in either. Answers the linker.
