@@ -46,15 +46,10 @@ impl Engine {
     pub fn runtimes(&self) -> Runtimes {
         let tools = &self.toolchain;
         Runtimes {
-            python: tools.python.iter().map(|python| leading(&python.version, 2)).collect(),
-            node: tools.node.iter().map(|node| leading(&node.version, 1)).collect(),
+            python: tools.python_minors(),
+            node: tools.node.iter().filter_map(|node| node.version.split('.').next().map(str::to_owned)).collect(),
             os: self.system.clone(),
-            apt: false,
+            apt: tools.apt.is_some(),
         }
     }
-}
-
-/// The first `count` components of a dotted version.
-fn leading(version: &str, count: usize) -> String {
-    version.split('.').take(count).collect::<Vec<_>>().join(".")
 }

@@ -40,8 +40,9 @@ async fn runtimes_are_what_is_there() {
     let server = Server::start().await;
     let found = conforms("EnvironmentRuntimes", &server.get("/v1/environments/runtimes").await.good());
     assert_eq!(found["os"], json!({"name": "Nowhere", "version": ""}));
-    let tools = stead_projects::Toolchain::detect(&[]);
-    assert_eq!(found["python"].as_array().unwrap().is_empty(), tools.python.is_none());
-    assert_eq!(found["node"].as_array().unwrap().is_empty(), tools.node.is_none());
+    let node = std::path::Path::new("/usr/bin/node").exists();
+    assert_eq!(!found["node"].as_array().unwrap().is_empty(), node, "{found}");
+    let minor = |text: &str| text.split('.').count() == 2 && text.split('.').all(|part| part.parse::<u32>().is_ok());
+    assert!(found["python"].as_array().unwrap().iter().all(|text| minor(text.as_str().unwrap())), "{found}");
     assert!(found["apt"].is_boolean());
 }
