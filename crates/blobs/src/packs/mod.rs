@@ -9,8 +9,8 @@
 //! packs without an index are scanned, which is one, unless a crash came in between. Nothing is flushed here: whoever
 //! appends gets to know which file has to be. Nothing is locked here either.
 
-mod index;
-mod record;
+pub(crate) mod index;
+pub(crate) mod record;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -368,24 +368,4 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// For fuzzing: finds the records of a pack and reads an index.
-pub(crate) fn parse(data: &[u8]) {
-    let scan = record::scan(data);
-    assert!(scan.end as usize <= data.len());
-    for found in &scan.found {
-        let start = found.offset as usize + HEADER;
-        let bytes = &data[start..start + found.length as usize];
-        assert_eq!(found.good, hash(bytes) == found.id);
-        assert!(!scan.clean || found.good);
-    }
-    // What is appended behind a clean end is found, whatever lay there.
-    if scan.clean {
-        let mut grown = data[..scan.end as usize].to_vec();
-        grown.extend(record::encode(hash(b"more"), b"more"));
-        let again = record::scan(&grown);
-        assert!(again.clean && again.end as usize == grown.len() && again.found.len() == scan.found.len() + 1);
-    }
-    let _ = index::decode(data, data.len() as u64);
 }
