@@ -105,6 +105,13 @@ impl Toolchain {
         })
     }
 
+    /// The same with what lies in `toolchains`, the directory that sandboxes see as `/opt/stead`.
+    #[must_use]
+    pub fn with_node_tools(mut self, toolchains: &Path) -> Self {
+        self.node_tools = NodeTools::detect(toolchains);
+        self
+    }
+
     /// The interpreter of a declared minor, where this server has it; the default for none.
     pub fn python(&self, minor: &str) -> Option<&Python> {
         if minor.is_empty() {
