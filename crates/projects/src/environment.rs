@@ -20,8 +20,29 @@ pub const CACHE_MOUNT: &str = "/var/cache/stead";
 pub struct Installed {
     /// A `.venv`.
     pub venv: bool,
-    /// System packages beneath `apt`.
-    pub apt: bool,
+    /// System packages beneath `apt`, if any.
+    pub apt: Option<SystemPackages>,
+}
+
+/// System packages whose programs look for their own modules in one place, unless a variable names another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SystemPackages {
+    /// Graphviz.
+    pub graphviz: bool,
+    /// ImageMagick.
+    pub magick: bool,
+}
+
+impl SystemPackages {
+    /// Where Graphviz has its modules, relative to the mount.
+    pub(crate) fn graphviz_place() -> String {
+        format!("{APT}/usr/lib/{}/graphviz", triplet())
+    }
+
+    /// Where the step that unpacks ImageMagick makes links to its modules and settings, whatever its version.
+    pub(crate) fn magick_place() -> String {
+        format!("{APT}/usr/lib/{}/magick", triplet())
+    }
 }
 
 /// What a session's shell gets besides its own variables (UHP Environments §6 rule 3).
@@ -37,8 +58,17 @@ pub fn session_env(slug: &Slug, installed: Installed) -> BTreeMap<String, String
     if installed.venv {
         env.insert("VIRTUAL_ENV".to_owned(), format!("{mount}/.venv"));
     }
-    if installed.apt {
+    if let Some(packages) = installed.apt {
         add_apt(&mut env, &mount);
+        if packages.graphviz {
+            env.insert("GVBINDIR".to_owned(), format!("{mount}/{}", SystemPackages::graphviz_place()));
+        }
+        if packages.magick {
+            let place = format!("{mount}/{}", SystemPackages::magick_place());
+            env.insert("MAGICK_CODER_MODULE_PATH".to_owned(), format!("{place}/coders"));
+            env.insert("MAGICK_CODER_FILTER_PATH".to_owned(), format!("{place}/filters"));
+            env.insert("MAGICK_CONFIGURE_PATH".to_owned(), format!("{place}/etc:{place}/config:{place}/share"));
+        }
     }
     env.insert("PROJECT_ROOT".to_owned(), mount);
     env
@@ -175,7 +205,7 @@ mod tests {
     #[test]
     fn a_session_finds_the_project_first() {
         let slug = Slug::from_name("Content Studio").unwrap();
-        let env = session_env(&slug, Installed { venv: true, apt: false });
+        let env = session_env(&slug, Installed { venv: true, apt: None });
         assert!(env["PATH"].starts_with("/env/content-studio/.venv/bin:/env/content-studio/node_modules/.bin:/"));
         assert_eq!(env["PYTHONPATH"], "/env/content-studio");
         assert_eq!(env["NODE_PATH"], "/env/content-studio/node_modules");
@@ -188,7 +218,7 @@ mod tests {
     #[test]
     fn system_packages_come_before_the_system_and_after_the_project() {
         let slug = Slug::from_name("a").unwrap();
-        let env = session_env(&slug, Installed { venv: false, apt: true });
+        let env = session_env(&slug, Installed { venv: false, apt: Some(SystemPackages::default()) });
         let expected = format!(
             "/env/a/.venv/bin:/env/a/node_modules/.bin:/env/a/apt/usr/bin:/env/a/apt/usr/sbin:/env/a/apt/usr/games:{SYSTEM_PATH}"
         );
@@ -196,6 +226,10 @@ mod tests {
         let library = format!("/env/a/apt/usr/lib/{}", triplet());
         assert_eq!(env["LD_LIBRARY_PATH"], format!("{library}:/env/a/apt/usr/lib"));
         assert!(env["PKG_CONFIG_PATH"].starts_with(&format!("{library}/pkgconfig:")));
+        assert!(!env.contains_key("GVBINDIR") && !env.contains_key("MAGICK_CONFIGURE_PATH"));
+        let both = SystemPackages { graphviz: true, magick: true };
+        let env = session_env(&slug, Installed { venv: false, apt: Some(both) });
+        assert_eq!((&env["GVBINDIR"], &env["MAGICK_CODER_MODULE_PATH"]), (&format!("{library}/graphviz"), &format!("{library}/magick/coders")));
         let mut installer = installer_env(&BuildSettings::new(slug));
         add_apt(&mut installer, "/env/a");
         assert!(installer["PATH"].starts_with("/env/a/apt/usr/bin:") && installer["PATH"].ends_with(SYSTEM_PATH));
@@ -214,6 +248,6 @@ mod tests {
         let shut = installer_env(&settings);
         assert!(!shut.contains_key("https_proxy") && shut.contains_key("PIP_NO_INDEX"));
         assert_eq!(shut["UV_DEFAULT_INDEX"], "https://u:p@h/simple");
-        assert!(setup_env(&settings, Installed { venv: true, apt: false })["PATH"].starts_with("/env/a/.venv/bin"));
+        assert!(setup_env(&settings, Installed { venv: true, apt: None })["PATH"].starts_with("/env/a/.venv/bin"));
     }
 }

@@ -14,7 +14,7 @@ use stead_domain::{LayerId, ProjectId, WorkspaceId};
 
 use super::seal::is_there;
 use super::{Layout, LayoutError};
-use crate::environment::Installed;
+use crate::environment::{Installed, SystemPackages};
 use crate::plan::{APT, VENV};
 
 impl Layout {
@@ -50,15 +50,21 @@ impl Layout {
 
     /// What a version with these layers holds, for [`session_env`](crate::environment::session_env).
     pub fn installed(&self, workspace: WorkspaceId, layers: &[PlacedLayer]) -> Result<Installed, LayoutError> {
-        let has = |directory: &str| -> Result<bool, LayoutError> {
+        let has = |directory: &str| {
             for layer in layers.iter().flat_map(|group| &group.layers) {
                 if is_there(&self.layer_tree(workspace, *layer), directory)? == Some(FileType::Directory) {
                     return Ok(true);
                 }
             }
-            Ok(false)
+            Ok::<_, LayoutError>(false)
         };
-        let apt = layers.iter().any(|group| group.target == APT);
+        let apt = match layers.iter().any(|group| group.target == APT) {
+            true => Some(SystemPackages {
+                graphviz: has(&SystemPackages::graphviz_place())?,
+                magick: has(&SystemPackages::magick_place())?,
+            }),
+            false => None,
+        };
         Ok(Installed { venv: has(VENV)?, apt })
     }
 }

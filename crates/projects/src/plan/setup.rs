@@ -5,7 +5,7 @@ use stead_domain::build::Stage;
 
 use super::step::{Draft, PackageList};
 use super::{PlanError, Planner};
-use crate::environment::{Installed, setup_env};
+use crate::environment::{Installed, SystemPackages, setup_env};
 use crate::toolchain::BASH;
 
 const SCRIPT: &str = "setup.sh";
@@ -25,7 +25,10 @@ impl Planner<'_> {
             );
             replaced.push((script.path.clone(), normal.into_owned()));
         }
-        let apt = self.steps.iter().any(|step| step.stage == Stage::SystemPackages);
+        // What the packages bring along is known once they are unpacked; what is declared by name is known now.
+        let declared = |name: &str| self.settings.declared.apt.iter().any(|spec| spec.name() == name);
+        let packages = SystemPackages { graphviz: declared("graphviz"), magick: declared("imagemagick") };
+        let apt = self.steps.iter().any(|step| step.stage == Stage::SystemPackages).then_some(packages);
         let env = setup_env(self.settings, Installed { venv: self.has_venv(), apt });
         let mut packages = Vec::new();
         if self.has_venv() {

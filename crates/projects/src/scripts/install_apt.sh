@@ -22,6 +22,7 @@ choose --quiet=1 --download-only -- "$@"
 # Merged as the machine's own system is, so that each kind of file is in one place.
 mkdir -p "$root/usr/bin" "$root/usr/sbin" "$root/usr/lib"
 for name in bin sbin lib; do ln -sfn "usr/$name" "$root/$name"; done
+archives=()
 : >"$work/unpacked"
 while read -r _ file _ hash; do
     package=${file%%_*}
@@ -38,6 +39,7 @@ while read -r _ file _ hash; do
         libc6 | libc-bin | libc6-*-cross) echo "$package stays the machine's own" && continue ;;
     esac
     dpkg-deb --extract "$archive" "$root"
+    archives+=("$archive")
     dpkg-deb --show --showformat='${Package} ${Version}\n' "$archive" | tee -a "$work/unpacked" | sed 's/^/unpacked /'
 done <"$work/uris"
 sort -u -o "$work/unpacked" "$work/unpacked"
@@ -66,6 +68,35 @@ for libraries in "$root"/usr/lib/*-linux-gnu*; do
     done
     for modules in "$libraries"/perl5/[0-9]*; do
         if [ -d "$modules" ]; then ln -sfn "${modules##*/}" "$libraries/perl5/current"; fi
+    done
+done
+
+# Alternatives that a package sets up in plain words, and those that ImageMagick sets up in a loop.
+alternative() { if [ ! -e "$root$1" ] && [ -e "$root$2" ]; then mkdir -p "$root${1%/*}" && ln -sfnr "$root$2" "$root$1"; fi; }
+for archive in "${archives[@]}"; do
+    { dpkg-deb --info "$archive" postinst 2>/dev/null || true; } | sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' |
+        { grep -oE -e '--(install|slave) +/[^ $]+ +[^ $]+ +/[^ $]+' || true; } |
+        while read -r _ link _ path; do alternative "$link" "$path"; done
+done
+for program in "$root"/usr/bin/*-im[67].q16; do
+    if [ -e "$program" ]; then alternative "/usr/bin/$(basename "${program%-im[67].q16}")" "/usr/bin/${program##*/}"; fi
+done
+
+# Where programs look for their own modules, as sessions are told by variables.
+for libraries in "$root"/usr/lib/*-linux-gnu*; do
+    if [ -d "$libraries/graphviz" ] && [ -x "$root/usr/bin/dot" ]; then
+        GVBINDIR=$libraries/graphviz LD_LIBRARY_PATH=$libraries "$root/usr/bin/dot" -c || echo "dot cannot list its plugins"
+    fi
+    for magick in "$libraries"/ImageMagick-[0-9]*; do
+        [ -d "$magick" ] || continue
+        major=${magick##*/ImageMagick-} major=${major%%.*}
+        mkdir -p "$libraries/magick"
+        for pair in coders="$magick"/modules-*/coders filters="$magick"/modules-*/filters config="$magick"/config-* \
+            etc="$root/etc/ImageMagick-$major" share="$root/usr/share/ImageMagick-$major"; do
+            for place in ${pair#*=}; do
+                if [ -d "$place" ]; then ln -sfnr "$place" "$libraries/magick/${pair%%=*}"; fi
+            done
+        done
     done
 done
 
