@@ -7,10 +7,12 @@
 //! * [`archive::read_archive`] streams a zip or tar into an [`archive::Sink`];
 //! * [`path::BundlePath`] is a member's path once it is known to be safe;
 //! * [`git`] judges the address of a repository and reads what git says of it;
+//! * [`ignored`] names manifests that a build installs nothing from;
 //! * [`manifest`] reads requirement files, `pyproject.toml`, `package.json`, npm locks and `setup.sh`.
 
 pub mod archive;
 pub mod fuzzing;
 pub mod git;
+pub mod ignored;
 pub mod manifest;
 pub mod path;

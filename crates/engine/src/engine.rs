@@ -6,6 +6,7 @@ use stead_domain::ids::ServerId;
 use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider, Registries, Store};
 use stead_domain::time::Timestamp;
 use stead_projects::{Layout, OperatingSystem, Toolchain};
+use tokio::sync::Semaphore;
 
 use crate::builds::{BuildQueue, RunningBuilds};
 use crate::fault::Faults;
@@ -75,6 +76,7 @@ pub struct Inner {
     pub(crate) builds: RunningBuilds,
     pub(crate) projects: Turnstile,
     pub(crate) build_queue: BuildQueue,
+    pub(crate) git_slots: Arc<Semaphore>,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -90,6 +92,7 @@ impl Engine {
     pub fn new(parts: Parts) -> Self {
         let server = ServerId::new(parts.ids.as_ref());
         Self(Arc::new(Inner {
+            git_slots: Arc::new(Semaphore::new(parts.settings.git.slots.max(1))),
             build_queue: BuildQueue::new(parts.settings.build_slots),
             store: parts.store,
             blobs: parts.blobs,

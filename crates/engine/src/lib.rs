@@ -37,10 +37,10 @@ pub use agents::AgentText;
 pub use bootstrap::Bootstrap;
 pub use builds::{LogPart, LogStream};
 pub use engine::{Engine, Parts};
-pub use limits::{Limits, Settings};
+pub use limits::{GitSettings, Limits, Settings};
 pub use packages::{PackageCheck, Runtimes};
 pub use projects::{ProjectText, ProjectView};
-pub use source::{FileWrite, ImportReport, SkippedMember, SourcePage, SourceSelection};
+pub use source::{FileWrite, GitImport, ImportReport, SkippedMember, SourcePage, SourceSelection, Submodule, Taken};
 pub use spool::{SpoolWriter, Spooled};
 pub use turns::{
     EventStream, OutputChunk, OutputStreamOf, RetryKey, StartedTurn, TurnRequest, TurnView, VersionChoice,

@@ -40,6 +40,17 @@ impl Default for Limits {
     }
 }
 
+/// What the operator decided about imports from git.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitSettings {
+    /// Hosts that are reached although the deny list may cover their addresses: names or address literals.
+    pub allowed_hosts: Vec<String>,
+    /// The longest that one import may take.
+    pub time_limit: Duration,
+    /// Imports that run at once.
+    pub slots: usize,
+}
+
 /// What the operator decided about sessions and builds.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -67,6 +78,8 @@ pub struct Settings {
     pub npm_registry: Option<String>,
     /// Limits of build sandboxes.
     pub build_sandbox: SandboxLimits,
+    /// Imports from git.
+    pub git: GitSettings,
     /// Where request bodies are spooled.
     pub spool: PathBuf,
 }

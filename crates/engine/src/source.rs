@@ -1,6 +1,9 @@
 //! The source of a project: read, edited by path, imported whole.
 
+mod git;
 mod import;
+mod landing;
+mod report;
 
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
@@ -9,7 +12,8 @@ use stead_domain::project::Project;
 use stead_domain::source::{self, EntryKind, SourceDecision, SourceEdit, SourceEntry, TreeSize};
 use stead_domain::{Code, Error, ProjectId, Result, SourcePath, Timestamp};
 
-pub use self::import::{ImportReport, SkippedMember};
+pub use self::git::GitImport;
+pub use self::report::{ImportReport, SkippedMember, Submodule, Taken};
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 use crate::spool::{Spooled, too_large};

@@ -103,6 +103,11 @@ impl Layout {
         self.data.join("builds")
     }
 
+    /// What an import from git works in. Removed with [`remove_tree`] when it ends, however it ends.
+    pub fn import(&self, name: &str) -> PathBuf {
+        self.builds().join("imports").join(name)
+    }
+
     /// A project's installer caches, a directory per stage.
     pub fn cache(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
         self.data.join("caches").join(workspace.hex()).join(project.hex())

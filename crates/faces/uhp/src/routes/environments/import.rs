@@ -38,7 +38,9 @@ pub(super) async fn import(
         let read = serde_json::from_value::<ImportWrite>(value);
         let write =
             read.map_err(|_| Error::new(Code::ProjectInvalid, "the import names no git repository").at("git"))?;
-        return Err(write.refusal().into());
+        let replace = replace || write.replace();
+        let repository = write.repository()?;
+        return json(ImportResult::from(state.engine.source_import_git(&caller, id, replace, repository).await?));
     }
     let limit = state.engine.limits().import_bytes;
     body::check_length(&headers, limit)?;
