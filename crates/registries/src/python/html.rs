@@ -90,4 +90,11 @@ mod tests {
         assert_eq!(found, expected.map(|(name, yanked)| (name.to_owned(), yanked)));
         assert_eq!(files("<a =x= <a <<a href").count(), 0);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_to_its_end(text in "(<a |<!--|-->|href=|[a =\"'/>&#;\u{e9}\\s]){0,60}") {
+            assert!(files(&text).count() <= text.matches('<').count());
+        }
+    }
 }
