@@ -84,6 +84,8 @@ codes! {
     ProjectExists = "project_exists", Conflict;
     /// A build of the project is not ended.
     ProjectBusy = "project_busy", Conflict;
+    /// The version is active, or a task reads it.
+    VersionInUse = "version_in_use", Conflict;
     /// The project, or the version asked for, has nothing built.
     ProjectNotReady = "project_not_ready", Conflict;
     /// A project name without a path segment, or a path that leaves the root or is not a plain file or directory.
@@ -94,7 +96,8 @@ codes! {
     ModelUnavailable = "model_unavailable", Invalid;
     /// The file is not the one that the caller's precondition names.
     PreconditionFailed = "precondition_failed", Conflict;
-    /// The workspace keeps as much as it may; `detail.quota`, `detail.max_bytes` and `detail.used_bytes` say of what.
+    /// The workspace keeps as much as it may; `detail.quota` says of what, `detail.max_bytes` and `detail.used_bytes` (of
+    /// what is counted, `detail.max` and `detail.used`) how much.
     QuotaExhausted = "quota_exhausted", TooMany;
     /// More bytes than the limit; `detail.max_bytes` says how many fit.
     FileTooLarge = "file_too_large", TooLarge;

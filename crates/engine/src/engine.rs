@@ -9,6 +9,7 @@ use stead_projects::{Layout, OperatingSystem, Toolchain};
 use tokio::sync::Semaphore;
 
 use crate::builds::{BuildQueue, RunningBuilds};
+use crate::collect::Collector;
 use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::limits::{Limits, Settings};
@@ -76,6 +77,7 @@ pub struct Inner {
     pub(crate) builds: RunningBuilds,
     pub(crate) projects: Turnstile,
     pub(crate) build_queue: BuildQueue,
+    pub(crate) collector: Collector,
     pub(crate) git_slots: Arc<Semaphore>,
     pub(crate) supervisor: Supervisor,
 }
@@ -115,6 +117,7 @@ impl Engine {
             sweeper: Sweeper::default(),
             projects: Turnstile::default(),
             builds: RunningBuilds::default(),
+            collector: Collector::default(),
             supervisor: Supervisor::default(),
         }))
     }

@@ -13,6 +13,7 @@
 mod agents;
 mod bootstrap;
 mod builds;
+mod collect;
 mod commit;
 mod engine;
 mod fault;
@@ -24,6 +25,7 @@ mod mounts;
 mod operations;
 mod packages;
 mod projects;
+mod quotas;
 mod recovery;
 mod sessions;
 mod source;
@@ -36,10 +38,12 @@ mod turnstile;
 pub use agents::AgentText;
 pub use bootstrap::Bootstrap;
 pub use builds::{LogPart, LogStream};
+pub use collect::{CollectionReport, CollectionSettings};
 pub use engine::{Engine, Parts};
 pub use limits::{GitSettings, Limits, Settings};
 pub use packages::{PackageCheck, Runtimes};
 pub use projects::{ProjectText, ProjectView};
+pub use quotas::{Quotas, Usage};
 pub use source::{FileWrite, GitImport, ImportReport, SkippedMember, SourcePage, SourceSelection, Submodule, Taken};
 pub use spool::{SpoolWriter, Spooled};
 pub use turns::{

@@ -7,6 +7,9 @@ use stead_domain::file::ArtifactLimits;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::SandboxLimits;
 
+use crate::collect::CollectionSettings;
+use crate::quotas::Quotas;
+
 /// Bounds on what a caller may send, in bytes unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -78,6 +81,10 @@ pub struct Settings {
     pub npm_registry: Option<String>,
     /// Limits of build sandboxes.
     pub build_sandbox: SandboxLimits,
+    /// What is collected, and when.
+    pub collection: CollectionSettings,
+    /// How much a workspace may keep.
+    pub quotas: Quotas,
     /// Imports from git.
     pub git: GitSettings,
     /// Where request bodies are spooled.

@@ -123,6 +123,7 @@ impl Engine {
                 let message = format!("another project already occupies `{}`", project.slug.mount());
                 return Err(Error::new(Code::ProjectExists, message).at("name"));
             }
+            self.require_project_room(caller.workspace_id).await?;
             Ok((Changes::new().insert(project.clone()), ()))
         })
         .await?;

@@ -33,6 +33,8 @@ impl Engine {
         self.recover().await?;
         let engine = self.clone();
         self.supervisor.spawn("sweep", async move { engine.sweep_for_ever().await });
+        let engine = self.clone();
+        self.supervisor.spawn("collect", async move { engine.collect_for_ever().await });
         Ok(())
     }
 

@@ -74,6 +74,10 @@ pub(crate) enum Command {
     Runtimes,
     /// Run a command in a session that reads a project
     Run(RunArgs),
+    /// Say how much the workspace keeps, beside its quotas
+    Usage,
+    /// Remove what nothing names any more, now
+    Collect,
     /// List sessions, look at them, fetch their output and files, and remove them
     #[command(subcommand)]
     Session(SessionCommand),

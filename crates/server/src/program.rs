@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::client::Failure;
-use crate::commands::{Context, doctor, key, package, project, run, session};
+use crate::commands::{Context, doctor, keeping, key, package, project, run, session};
 use crate::console::colour;
 use crate::serve;
 
@@ -57,6 +57,8 @@ async fn client_command(context: &Context, command: Command) -> Result<u8, Failu
         Command::Runtimes => package::runtimes(context).await.map(|()| 0),
         Command::Project(command) => project::project(context, command).await.map(|()| 0),
         Command::Run(arguments) => run::run(context, arguments).await,
+        Command::Usage => keeping::usage(context).await.map(|()| 0),
+        Command::Collect => keeping::collect(context).await.map(|()| 0),
         Command::Session(command) => session::session(context, command).await.map(|()| 0),
         Command::Serve(_) | Command::Doctor(_) => Err(Failure::usage("this is not a client command")),
     }

@@ -10,7 +10,7 @@ use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 use crate::projects::ProjectView;
 
-fn build_not_found() -> Error {
+pub(crate) fn build_not_found() -> Error {
     Error::new(Code::BuildNotFound, "the project has no build of that number").at("version")
 }
 
@@ -28,6 +28,7 @@ impl Engine {
                     let message = "the project has no files yet; write or import some before building";
                     return Err(Error::new(Code::ProjectInvalid, message));
                 }
+                self.require_version_room(caller.workspace_id, project.source.bytes).await?;
                 // The row's version guards the source: an edit that comes between makes the commit a conflict.
                 let snapshot = self.blobs.put(caller.workspace_id, snapshot::encode(&entries)).await;
                 let snapshot = snapshot.map_err(blobs_failed)?;

@@ -17,6 +17,7 @@ use stead_domain::ProjectId;
 use stead_domain::build::BuildFailure;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::admit::build_not_found;
 pub use self::log::{LogPart, LogStream};
 pub(crate) use self::queue::BuildQueue;
 pub(crate) use self::work::layout_failed;
@@ -70,6 +71,11 @@ impl RunningBuilds {
     /// Why a build that was cancelled has failed.
     fn cancelled(&self) -> BuildFailure {
         if self.is_closing() { BuildFailure::interrupted() } else { BuildFailure::cancelled() }
+    }
+
+    /// Whether a build of the project waits or runs here.
+    pub(crate) fn is_at_work(&self, project: ProjectId) -> bool {
+        self.lock().keys().any(|(of, _)| *of == project)
     }
 
     fn cancel(&self, project: ProjectId, number: u32) -> bool {

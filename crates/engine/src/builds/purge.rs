@@ -31,7 +31,13 @@ impl Engine {
                     () = stopping.cancelled() => return,
                 }
             }
-            let places = [engine.layout.project(workspace, project), engine.layout.cache(workspace, project)];
+            // The project's own directory last: the next start finds by it what was cut off.
+            let layout = &engine.layout;
+            let places = [
+                layout.cache(workspace, project),
+                layout.builds_of(workspace, project),
+                layout.project(workspace, project),
+            ];
             let removed =
                 engine.blocking(move || places.iter().try_for_each(|p| remove_tree(p)).map_err(layout_failed));
             if let Err(error) = removed.await {

@@ -1,23 +1,25 @@
 //! One step of a build: its layer is taken where its key exists, else made in a sandbox that holds nothing but the files in the
 //! key, and kept.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stead_domain::build::{BuildFailureKind, BuildLimit, Layer, Package};
 use stead_domain::changes::Changes;
 use stead_domain::ports::{
-    BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, Program,
-    ProviderError, Runtime, RuntimeError,
+    BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, Mount,
+    MountSource, OutputStream, Program, ProviderError, Runtime, RuntimeError,
 };
-use stead_domain::{LayerId, Result};
-use stead_projects::layout::{Sealed, SourceTree, StepPlace};
+use stead_domain::source::TreeSize;
+use stead_domain::{Code, LayerId, Result};
+use stead_projects::layout::{Sealed, SourceTree, StepPlace, remove_tree};
 use stead_projects::packages;
 use stead_projects::plan::{Command, InstallPlan, PackageList, Step};
 use tokio::time::Instant;
 
 use super::schedule::StepRun;
-use super::work::{Stopped, Work, place_failed};
+use super::work::{Stopped, Work, layout_failed, place_failed};
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::operations::provider_failed;
@@ -48,6 +50,8 @@ impl Engine {
         }
         let layer = self.store.layer_by_key(workspace, &self.node, run.key).await.map_err(store_failed)?;
         let Some(layer) = layer else { return Ok(None) };
+        // Held before its directory is looked for: what is there then stays.
+        let Some(held) = self.collector.layers.hold(layer.id) else { return Ok(None) };
         if !step.pinned && self.now().since(layer.created_at) > self.settings.layer_age {
             run.log
                 .line(&format!("{}: the layer of {} is too old for unpinned packages", step.name, date(&layer)))
@@ -60,6 +64,7 @@ impl Engine {
         }
         let line = format!("{}: nothing to install, its inputs are those of the layer of {}", step.name, date(&layer));
         run.log.line(&line).await?;
+        work.keep_held(held);
         Ok(Some(layer))
     }
 
@@ -94,6 +99,8 @@ impl Engine {
         };
         self.faults.point("build.step.ran");
         let id = LayerId::new(self.ids.as_ref());
+        // A new id is nobody's yet, so nobody takes it away.
+        self.collector.layers.hold(id).into_iter().for_each(|held| work.keep_held(held));
         let (sealed, npm) = self.keep(work, plan.clone(), index, place, id).await?;
         for name in &sealed.removed {
             run.log
@@ -112,8 +119,24 @@ impl Engine {
             size: sealed.size,
             created_at: self.now(),
         };
+        self.check_quota(work, step, layer.id, layer.size.bytes).await?;
         self.decide(|| async { Ok((Changes::new().fact(layer.clone()), ())) }).await?;
         Ok(layer)
+    }
+
+    /// Refuses a layer that would pass the workspace's quota, and removes it.
+    async fn check_quota(&self, work: &Work, step: &Step, layer: LayerId, bytes: u64) -> Result<(), Stopped> {
+        let workspace = work.project.workspace_id;
+        let more = bytes + TreeSize::of(work.entries.iter()).bytes;
+        match self.require_version_room(workspace, more).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.code == Code::QuotaExhausted => {
+                let place = self.layout.layer(workspace, layer);
+                self.blocking(move || remove_tree(&place).map_err(layout_failed)).await?;
+                Err(Stopped::limit(BuildLimit::Quota, format!("{}: {}", step.name, error.message)))
+            }
+            Err(error) => Err(Stopped::Broken(error)),
+        }
     }
 
     async fn prepare(
@@ -172,7 +195,7 @@ impl Engine {
         let spec = BuildSandboxSpec {
             workspace_id: work.project.workspace_id,
             project_id: work.project.id,
-            mounts: Vec::new(),
+            mounts: place.readable.iter().map(readable).collect(),
             writable: place.writable.clone(),
             overlay,
             network: if step.network { BuildNetwork::Enabled } else { BuildNetwork::Disabled },
@@ -196,12 +219,15 @@ impl Engine {
         }
         let mut listed = Vec::new();
         for list in &step.packages {
-            if let PackageList::Pip(command) = list {
-                let mut output = Some(Vec::new());
-                let exit = self.run_command(work, runtime.as_ref(), command, run, &mut output).await?;
-                if exit.code == Some(0) {
-                    listed.extend(packages::parse_pip(&output.unwrap_or_default()));
-                }
+            let (command, parse): (_, fn(&[u8]) -> Vec<Package>) = match list {
+                PackageList::Pip(command) => (command, packages::parse_pip),
+                PackageList::Apt(command) => (command, packages::parse_apt),
+                PackageList::Npm => continue,
+            };
+            let mut output = Some(Vec::new());
+            let exit = self.run_command(work, runtime.as_ref(), command, run, &mut output).await?;
+            if exit.code == Some(0) {
+                listed.extend(parse(&output.unwrap_or_default()));
             }
         }
         Ok(listed)
@@ -253,6 +279,11 @@ impl Engine {
 /// What is left of the build's time. A command that begins late gets a moment all the same, and is ended as late.
 fn left(work: &Work) -> Duration {
     work.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100))
+}
+
+/// A directory of this machine that a step reads.
+fn readable((inside, directory): &(String, PathBuf)) -> Mount {
+    Mount { target: inside.clone(), source: MountSource::Directory(directory.clone()) }
 }
 
 /// Which limit a provider says was reached.

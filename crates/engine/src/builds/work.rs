@@ -2,10 +2,11 @@
 //! version and makes it active, all in one task that a crash ends as `interrupted` and nothing else.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, BuildLimit, Package, Stage, Version};
 use stead_domain::changes::Changes;
+use stead_domain::declared::Declared;
 use stead_domain::lease::Lease;
 use stead_domain::project::Project;
 use stead_domain::source::{EntryKind, SourceEntry, TreeSize};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::log::BuildLog;
+use crate::collect::layers::HeldLayer;
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 
@@ -65,11 +67,21 @@ pub(super) struct Work {
     pub(super) project: Project,
     pub(super) number: u32,
     pub(super) fresh: bool,
+    /// What was declared when the build was admitted.
+    pub(super) declared: Declared,
     pub(super) entries: Arc<Vec<SourceEntry>>,
     pub(super) log: BuildLog,
     pub(super) cancel: CancellationToken,
     /// When the build reaches its time limit.
     pub(super) deadline: Instant,
+    /// The layers that the version will name; they stay until it does.
+    pub(super) held: Mutex<Vec<HeldLayer>>,
+}
+
+impl Work {
+    pub(super) fn keep_held(&self, layer: HeldLayer) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(layer);
+    }
 }
 
 impl Engine {
@@ -109,6 +121,7 @@ impl Engine {
         let claim = BuildEvent::Claimed(Lease::taken(self.server, self.now()));
         let Some(build) = self.build_event(project, number, claim).await? else { return Ok(()) };
         self.faults.point("build.claimed");
+        let _cache = self.collector.caches.enter(project).await;
         let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
         let row = row.ok_or_else(|| Error::new(Code::ProjectNotFound, "the project is gone"))?;
         let entries = self.snapshot_entries(workspace, build.snapshot).await?;
@@ -116,10 +129,12 @@ impl Engine {
             project: row,
             number,
             fresh: build.fresh,
+            declared: build.declared,
             entries: Arc::new(entries),
             log: self.open_build_log(project, number),
             cancel,
             deadline: Instant::now() + self.settings.build_time_limit,
+            held: Mutex::default(),
         };
         let made = self.make_version(&work).await;
         let event = match made {
@@ -179,7 +194,7 @@ impl Engine {
             size.files += layer.size.files;
             size.bytes += layer.size.bytes;
         }
-        let (base, layers) = (self.toolchain.base(), plan.placed(&ids));
+        let (base, layers) = (self.toolchain.base_for(&work.declared.python), plan.placed(&ids));
         let version = Version { base, layers, packages, source, size, removed_at: None };
         tracing::info!(project.id = %project, build = number, workspace.id = %workspace, "a version is sealed");
         Ok(version)
@@ -189,6 +204,7 @@ impl Engine {
         let settings = BuildSettings {
             python_index: self.settings.python_index.clone(),
             npm_registry: self.settings.npm_registry.clone(),
+            declared: work.declared.clone(),
             ..BuildSettings::new(work.project.slug.clone())
         };
         let (entries, toolchain, blobs) = (work.entries.clone(), self.toolchain.clone(), self.blobs.clone());
@@ -226,7 +242,7 @@ impl Engine {
     /// The newest version on disk, to share unchanged files with.
     async fn previous_version(&self, project: &Project) -> Result<Option<(u32, Vec<SourceEntry>)>> {
         let builds = self.store.builds_list(project.id).await.map_err(store_failed)?;
-        let newest = builds.into_iter().rev().find(|build| build.version.is_some() && build.node == self.node);
+        let newest = builds.into_iter().rev().find(|build| build.standing().is_some() && build.node == self.node);
         let Some(build) = newest else { return Ok(None) };
         Ok(Some((build.number, self.snapshot_entries(project.workspace_id, build.snapshot).await?)))
     }

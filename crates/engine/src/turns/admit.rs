@@ -108,7 +108,10 @@ impl Engine {
         }
         let scope = request.retry.as_ref().map(|retry| retry_scope(caller, retry));
         let turn_id = TurnId::new(self.ids.as_ref());
+        // From the look at a version to the commit that pins it, nobody gives versions up.
+        let versions = self.collector.versions.read().await;
         let started = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
+        drop(versions);
         if !started.replayed {
             self.faults.point("turn.admitted");
             self.drive(caller.workspace_id, started.turn.id);

@@ -70,6 +70,8 @@ impl Engine {
                 collected.exceed(&file.path, format!("larger than {} bytes", limits.file_bytes));
             } else if bytes + file.bytes > limits.turn_bytes {
                 collected.exceed(&file.path, format!("more than {} bytes in one turn", limits.turn_bytes));
+            } else if let Err(error) = self.require_blob_room(turn.workspace_id, file.bytes).await {
+                collected.exceed(&file.path, error.message);
             } else {
                 match self.fetch(runtime, turn.workspace_id, &file).await {
                     Ok(stored) => {

@@ -5,7 +5,7 @@ use axum::routing::{delete, get, post};
 use http::{Method, StatusCode, Uri};
 
 use crate::refusal::Refusal;
-use crate::routes::{build_log, builds, keys, server, turns};
+use crate::routes::{build_log, builds, keeping, keys, server, turns};
 use crate::state::FaceState;
 
 /// The face, for everything beneath `/stead/v1`.
@@ -18,6 +18,9 @@ pub fn router(state: FaceState) -> Router {
         .route("/stead/v1/projects/{project}/builds/{number}", get(builds::get))
         .route("/stead/v1/projects/{project}/builds/{number}/log", get(build_log::log))
         .route("/stead/v1/projects/{project}/builds/{number}/cancel", post(builds::cancel))
+        .route("/stead/v1/projects/{project}/versions/{number}", delete(builds::remove_version))
+        .route("/stead/v1/collect", post(keeping::collect))
+        .route("/stead/v1/usage", get(keeping::usage))
         .route("/stead/v1/turns/{turn}", get(turns::get))
         .route("/stead/v1/turns/{turn}/output", get(turns::output))
         .fallback(unknown_route)

@@ -16,6 +16,8 @@ pub(crate) struct Failure(Box<Refusal>);
 struct Refusal {
     error: Error,
     words: Words,
+    /// The length of the file that has not what was asked for.
+    length: Option<u64>,
 }
 
 /// How UHP says a code.
@@ -45,6 +47,7 @@ fn words(code: Code) -> Words {
         Code::SessionBusy => (409, INVALID, "session_busy"),
         Code::ProjectExists => (409, INVALID, "environment_exists"),
         Code::ProjectBusy => (409, INVALID, "environment_busy"),
+        Code::VersionInUse => (409, INVALID, "stead_version_in_use"),
         Code::ProjectNotReady => (409, INVALID, "environment_not_ready"),
         Code::ProjectInvalid => (422, INVALID, "environment_invalid"),
         Code::HarnessUnsupported => (422, INVALID, "unsupported_base"),
@@ -77,7 +80,17 @@ impl From<Error> for Failure {
 
 impl Failure {
     fn new(error: Error, words: Words) -> Self {
-        Self(Box::new(Refusal { error, words }))
+        Self(Box::new(Refusal { error, words, length: None }))
+    }
+
+    /// The file of `length` bytes has none in the range that was asked for (RFC 9110 §15.5.17).
+    pub(crate) fn range_beyond(length: u64) -> Self {
+        let words =
+            Words { status: StatusCode::RANGE_NOT_SATISFIABLE, kind: INVALID, code: "stead_range_unsatisfiable" };
+        let message = format!("the file has {length} bytes, and none of them in this range");
+        let mut failure = Self::new(Error::invalid("Range", message), words);
+        failure.0.length = Some(length);
+        failure
     }
 
     /// No route has this path.
@@ -110,6 +123,12 @@ impl Failure {
         self
     }
 
+    /// The same refusal as one of a wrong parameter.
+    pub(crate) fn bad_request(mut self) -> Self {
+        self.0.words.status = StatusCode::BAD_REQUEST;
+        self
+    }
+
     /// Writes what callers do not see to the log, and gives them the request id to ask about. For faults of the server only.
     pub(crate) fn traced(mut self, request_id: &str) -> Self {
         if !self.0.words.status.is_server_error() {
@@ -137,7 +156,7 @@ impl Failure {
 
     /// The answer, with its body.
     pub(crate) fn render(self) -> Response {
-        let Refusal { error, words } = *self.0;
+        let Refusal { error, words, length } = *self.0;
         let body = ErrorEnvelope {
             error: ErrorObject {
                 kind: words.kind,
@@ -150,6 +169,9 @@ impl Failure {
         // An envelope is made of text and JSON values, which can always be written.
         let mut response = reply::json(words.status, &body).unwrap_or_else(|_| words.status.into_response());
         let headers = response.headers_mut();
+        if let Some(Ok(range)) = length.map(|length| HeaderValue::from_str(&format!("bytes */{length}"))) {
+            headers.insert(header::CONTENT_RANGE, range);
+        }
         if words.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -186,7 +208,7 @@ mod tests {
             let expected: &[u16] = match code.kind() {
                 ErrorKind::Invalid => &[400, 422],
                 ErrorKind::NotFound => &[404],
-                ErrorKind::Conflict => &[409],
+                ErrorKind::Conflict => &[409, 412],
                 ErrorKind::Denied => &[403],
                 ErrorKind::Unauthenticated => &[401],
                 ErrorKind::TooLarge => &[413],

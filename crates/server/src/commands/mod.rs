@@ -1,6 +1,7 @@
 //! Commands, one file per noun.
 
 pub(crate) mod doctor;
+pub(crate) mod keeping;
 pub(crate) mod key;
 pub(crate) mod package;
 pub(crate) mod project;

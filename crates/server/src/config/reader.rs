@@ -83,6 +83,18 @@ impl Reader {
         size
     }
 
+    /// A size that need not be set.
+    pub(super) fn optional_size(&mut self, key: &str) -> Option<u64> {
+        let text = self.optional(key)?;
+        match parse_size(&text) {
+            Ok(size) => Some(size),
+            Err(why) => {
+                self.refuse(key, why);
+                None
+            }
+        }
+    }
+
     pub(super) fn count(&mut self, key: &str, least: u64, most: u64) -> u64 {
         let number = self.value(key).as_integer().unwrap_or_default();
         match u64::try_from(number).ok().filter(|number| (least..=most).contains(number)) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::SandboxLimits;
+use stead_engine::{CollectionSettings, Quotas};
 use stead_store::DatabaseUrl;
 
 use super::directory::default_data_directory;
@@ -32,8 +33,14 @@ pub struct Settings {
     pub sessions: SessionSettings,
     /// `[builds]`
     pub builds: BuildSettings,
+    /// `[git]`
+    pub git: GitSettings,
     /// `[limits]`
     pub limits: LimitSettings,
+    /// `[collection]`, and `projects.keep_versions`
+    pub collection: CollectionSettings,
+    /// `[quotas]`
+    pub quotas: Quotas,
     /// `[log]`
     pub log: LogSettings,
 }
@@ -101,6 +108,17 @@ pub struct BuildSettings {
     pub npm_registry: Option<String>,
 }
 
+/// `[git]`
+#[derive(Debug, Clone)]
+pub struct GitSettings {
+    /// Hosts whose addresses the deny list may cover.
+    pub allowed_hosts: Vec<String>,
+    /// The longest that an import may take.
+    pub time_limit: Duration,
+    /// How many imports at once.
+    pub slots: usize,
+}
+
 /// `[limits]`, in bytes unless said otherwise.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitSettings {
@@ -156,6 +174,7 @@ impl Settings {
                 output_bytes: reader.size("sessions.output"),
             },
             builds: builds(&mut reader),
+            git: git(&mut reader),
             limits: LimitSettings {
                 file: reader.size("limits.file"),
                 import: reader.size("limits.import"),
@@ -165,9 +184,25 @@ impl Settings {
                 json: reader.size("limits.json"),
                 input: reader.size("limits.input"),
             },
+            collection: collection(&mut reader),
+            quotas: Quotas {
+                blob_bytes: reader.optional_size("quotas.blobs"),
+                version_bytes: reader.optional_size("quotas.versions"),
+                cache_bytes: reader.optional_size("quotas.caches"),
+                projects: Some(reader.count("quotas.projects", 1, 10_000_000)),
+                source_files: Some(reader.count("quotas.source_files", 1, 10_000_000)),
+            },
             log: log(&mut reader),
             data_directory,
         };
+        // Bytes that were stored and are not named yet must outlive the longest that their naming takes.
+        let limits = [("builds.time_limit", settings.builds.time_limit), ("git.time_limit", settings.git.time_limit)];
+        for (name, limit) in limits {
+            if settings.collection.grace < limit {
+                let why = format!("it must be at least `{name}`, so that nothing goes which is still to be named");
+                reader.refuse("collection.grace", why);
+            }
+        }
         for key in std::mem::take(&mut reader.unread) {
             reader.errors.push(format!("{key}: the option is documented but does nothing"));
         }
@@ -244,6 +279,28 @@ fn builds(reader: &mut Reader) -> BuildSettings {
         registry_hosts: reader.list("builds.registry_hosts"),
         index_url: web_address(reader, "builds.index_url"),
         npm_registry: web_address(reader, "builds.npm_registry"),
+    }
+}
+
+fn collection(reader: &mut Reader) -> CollectionSettings {
+    CollectionSettings {
+        every: reader.duration("collection.every"),
+        grace: reader.duration("collection.grace"),
+        keep_versions: reader.count("projects.keep_versions", 0, 1_000_000) as usize,
+    }
+}
+
+fn git(reader: &mut Reader) -> GitSettings {
+    let allowed_hosts = reader.list("git.allowed_hosts");
+    for host in &allowed_hosts {
+        if host.parse::<stead_outbound::Host>().is_err() {
+            reader.refuse("git.allowed_hosts", format!("`{host}` is not a host name or address without a port"));
+        }
+    }
+    GitSettings {
+        allowed_hosts,
+        time_limit: reader.duration("git.time_limit"),
+        slots: reader.count("git.slots", 1, 1024) as usize,
     }
 }
 
@@ -333,6 +390,25 @@ mod tests {
             "native.slots (STEAD__NATIVE__SLOTS): `many` is not a whole number",
         ] {
             assert!(errors.contains(expected), "missing: {expected}\nin:\n{errors}");
+        }
+    }
+
+    #[test]
+    fn what_is_collected_has_been_nameable_for_long_enough() {
+        let of = |text: &str| {
+            let mut layers = Layers::new();
+            layers.text(text, "stead.toml");
+            layers.settings()
+        };
+        let settings = of("[quotas]\nblobs = \"2GiB\"\n[projects]\nkeep_versions = 0").unwrap();
+        assert_eq!((settings.quotas.blob_bytes, settings.quotas.version_bytes), (Some(2 << 30), None));
+        assert_eq!(settings.collection.keep_versions, 0);
+        let short = |section: &str| format!("[{section}]\ntime_limit = \"2s\"\n");
+        assert!(of(&format!("{}{}[collection]\ngrace = \"2s\"", short("builds"), short("git"))).is_ok());
+        for section in ["builds", "git"] {
+            let error = of(&format!("[{section}]\ntime_limit = \"25h\"")).unwrap_err().to_string();
+            let name = format!("`{section}.time_limit`");
+            assert!(error.contains("collection.grace (default)") && error.contains(&name), "{error}");
         }
     }
 

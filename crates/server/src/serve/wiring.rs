@@ -7,8 +7,8 @@ use anyhow::Context;
 use axum::Router;
 use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
-use stead_engine::{Engine, Limits};
-use stead_projects::toolchain::UvCandidate;
+use stead_engine::{Engine, GitSettings, Limits};
+use stead_projects::toolchain::{PythonCandidate, UvCandidate};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_provider_native::NativeProvider;
 use stead_registries::RegistryClient;
@@ -29,9 +29,7 @@ pub(super) struct Parts {
 impl Parts {
     /// The UHP face.
     pub(super) fn uhp(&self) -> Router {
-        stead_face_uhp::router(stead_face_uhp::FaceState {
-            engine: self.engine.clone(),
-        })
+        stead_face_uhp::router(stead_face_uhp::FaceState { engine: self.engine.clone() })
     }
 
     /// Ends the sandboxes and closes what holds files; the last step of a stop. Sessions keep their files.
@@ -98,7 +96,10 @@ impl Found {
             let builds = &settings.builds;
             let python_index = scope.spawn(|| builds.index_url.clone().or_else(registries::python_index));
             let npm_registry = scope.spawn(|| builds.npm_registry.clone().or_else(registries::npm_registry));
-            let toolchain = scope.spawn(|| Toolchain::detect(&uv_candidates(data)).with_node_tools(&data.join("toolchains")));
+            let toolchain = scope.spawn(|| {
+                Toolchain::detect(&uv_candidates(data), &python_candidates(data))
+                    .with_node_tools(&data.join("toolchains"))
+            });
             let node = node::name(data)?;
             let blobs = LocalBlobs::open(&data.join("blobs")).context("failed to open the blob store")?;
             let logs = LocalLogs::open(&data.join("logs")).context("failed to open the log store")?;
@@ -149,8 +150,20 @@ fn engine_settings(
         python_index,
         npm_registry,
         build_sandbox: builds.limits,
+        collection: settings.collection,
+        quotas: settings.quotas,
+        git: GitSettings {
+            allowed_hosts: settings.git.allowed_hosts.clone(),
+            time_limit: settings.git.time_limit,
+            slots: settings.git.slots,
+        },
         spool: data.join("spool"),
     }
+}
+
+/// The interpreters among the toolchains.
+pub(crate) fn python_candidates(data: &Path) -> Vec<PythonCandidate> {
+    PythonCandidate::beneath(&data.join("toolchains"))
 }
 
 /// Where a uv may lie: toolchains of the data directory are what sandboxes see at `/opt/stead`; the host's `/usr` is theirs.

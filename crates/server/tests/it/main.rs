@@ -6,16 +6,22 @@
 )]
 
 mod api;
+mod builds;
 mod client;
+mod collect;
 mod configuration;
 mod crash;
 mod doctor;
+mod files;
 mod isolation;
+mod layers;
+mod node_locks;
 mod objects;
 mod packages;
 mod pins;
 mod postgres;
 mod program;
+mod python_locks;
 mod refusals;
 mod server;
 mod serving;

@@ -46,7 +46,19 @@ pub(crate) async fn cancel(
     Ok(Json(shown(&build)))
 }
 
+/// Gives up a finished version's files; the record stays.
+pub(crate) async fn remove_version(
+    State(state): State<FaceState>,
+    Authenticated(caller): Authenticated,
+    Path((project, number)): Named,
+) -> Answer<Json<wire::Build>> {
+    caller.require(Verb::Write)?;
+    let build = state.engine.version_remove(&caller, named::project(&project)?, named::build(&number)?).await?;
+    Ok(Json(shown(&build)))
+}
+
 pub(super) fn shown(build: &Build) -> wire::Build {
+    let removed_at = build.version.as_ref().and_then(|version| version.removed_at);
     wire::Build {
         id: build.project_id.to_string(),
         object: "stead.build".to_owned(),
@@ -56,6 +68,7 @@ pub(super) fn shown(build: &Build) -> wire::Build {
         fresh: build.fresh,
         started_at: build.started_at.as_seconds(),
         finished_at: build.finished_at.map(stead_domain::Timestamp::as_seconds),
+        removed_at: removed_at.map(stead_domain::Timestamp::as_seconds),
         error: build.failure.as_ref().map(|failure| failure.message.clone()),
         failure_limit: limit(build),
         failure_kind: build.failure.as_ref().map(|failure| failure.kind.as_str().to_owned()),

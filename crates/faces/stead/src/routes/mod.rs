@@ -2,6 +2,7 @@
 
 pub(crate) mod build_log;
 pub(crate) mod builds;
+pub(crate) mod keeping;
 pub(crate) mod keys;
 mod named;
 mod query;

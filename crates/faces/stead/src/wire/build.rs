@@ -24,6 +24,9 @@ pub struct Build {
     pub started_at: i64,
     /// When it ended.
     pub finished_at: Option<i64>,
+    /// When the files of its version were removed; nothing can read it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<i64>,
     /// Why it failed.
     pub error: Option<String>,
     /// The sort of reason: `step`, `manifest`, `limit`, `cancelled`, `interrupted`, `internal`.

@@ -5,6 +5,7 @@
 
 mod build;
 mod error;
+mod keeping;
 mod key;
 mod output;
 mod server;
@@ -12,6 +13,7 @@ mod turn;
 
 pub use build::{Build, LOG_OFFSET};
 pub use error::{ErrorBody, ErrorEnvelope};
+pub use keeping::{Collected, Kept, Usage};
 pub use key::{Key, KeyCreate, KeyCreated, KeyList};
 pub use output::{Exit, OutputLine, Stream};
 pub use server::Server;

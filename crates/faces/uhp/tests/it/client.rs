@@ -14,7 +14,7 @@ use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{Blobs, SandboxLimits, Store};
-use stead_engine::{Engine, Limits, Parts, Settings};
+use stead_engine::{CollectionSettings, Engine, Limits, Parts, Quotas, Settings};
 use stead_face_uhp::{FaceState, VERSION, router};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_testkit::database::{TestDatabase, sqlite};
@@ -95,7 +95,7 @@ impl Server {
             clock: Arc::new(SystemClock),
             ids: Arc::new(SeededIds::new(11)),
             layout: Layout::new(path.clone()),
-            toolchain: Toolchain::detect(&[]),
+            toolchain: Toolchain::detect(&[], &[]),
             system: OperatingSystem { name: "Nowhere".to_owned(), version: String::new() },
             settings: Settings {
                 limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
@@ -106,6 +106,12 @@ impl Server {
                 idle_stop: Duration::from_mins(1),
                 build_slots: 1,
                 build_time_limit: Duration::from_mins(1),
+                collection: CollectionSettings {
+                    every: Duration::from_hours(1),
+                    grace: Duration::from_hours(1),
+                    keep_versions: 0,
+                },
+                quotas: Quotas { source_files: Some(300), ..Quotas::default() },
                 layer_age: Duration::from_mins(1),
                 python_index: None,
                 npm_registry: None,

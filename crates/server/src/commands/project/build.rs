@@ -64,6 +64,17 @@ fn shown(mut build: Value) -> Value {
     build
 }
 
+pub(super) async fn remove(context: &Context, project: &str, version: u32) -> Result<(), Failure> {
+    let project = find(context, project).await?;
+    let path = format!("/stead/v1/projects/{}/versions/{version}", segment(&project.id));
+    let removed = context.client.delete::<Build>(&path).await.map_err(|failure| failure.about(&project.slug))?;
+    if context.console.json {
+        return context.console.show(&shown(removed.json), String::new);
+    }
+    note(&format!("the files of version {version} of {} are gone", project.slug));
+    Ok(())
+}
+
 pub(super) async fn log(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
     let project = find(context, project).await?;
     let number = number(&project, version)?;

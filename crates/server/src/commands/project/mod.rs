@@ -1,15 +1,19 @@
 //! `stead project`.
 
 mod build;
+mod declare;
+mod file;
 mod files;
+mod git;
 mod objects;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::Context;
+use declare::Declare;
 use crate::client::{Environment, Failure};
 use crate::console::printable;
 
@@ -25,6 +29,24 @@ pub(crate) enum ProjectCommand {
         /// How to run it; agents are told word for word
         #[arg(long, default_value = "")]
         entry: String,
+        #[command(flatten)]
+        declare: Declare,
+    },
+    /// Change what a project is called, says and declares; the next build takes the packages
+    Set {
+        /// The project's id, slug or name
+        project: String,
+        /// Its new name; its slug and mount stay
+        #[arg(long)]
+        name: Option<String>,
+        /// What it is
+        #[arg(long)]
+        description: Option<String>,
+        /// How to run it
+        #[arg(long)]
+        entry: Option<String>,
+        #[command(flatten)]
+        declare: Declare,
     },
     /// List projects, or the files of one
     #[command(visible_alias = "ls")]
@@ -41,16 +63,22 @@ pub(crate) enum ProjectCommand {
     Files {
         /// The project's id, slug or name
         project: String,
+        /// Only what lies beneath this directory
+        #[arg(long, value_name = "DIRECTORY")]
+        under: Option<String>,
     },
-    /// Put a whole archive or directory into a project
+    /// Put a whole archive, directory or git repository into a project
     Import {
         /// The project's id, slug or name
         project: String,
         /// A zip or tar, or a directory (sent without .git, node_modules and .venv)
-        path: PathBuf,
+        #[arg(required_unless_present = "git")]
+        path: Option<PathBuf>,
         /// Remove what is there first
         #[arg(long)]
         replace: bool,
+        #[command(flatten)]
+        repository: git::Repository,
     },
     /// Put one file or directory into a project
     Put {
@@ -60,6 +88,8 @@ pub(crate) enum ProjectCommand {
         local: PathBuf,
         /// Its path in the project [default: its name]
         remote: Option<String>,
+        #[command(flatten)]
+        condition: Condition,
     },
     /// Fetch one file of a project
     Get {
@@ -70,12 +100,25 @@ pub(crate) enum ProjectCommand {
         /// Where to put it [default: standard output]
         local: Option<PathBuf>,
     },
+    /// Make a file of a project executable, or no longer so
+    Chmod {
+        /// The project's id, slug or name
+        project: String,
+        /// What it becomes
+        #[arg(value_enum, allow_hyphen_values = true)]
+        mode: Mode,
+        /// The file's path in the project
+        path: String,
+    },
     /// Remove a file or directory from a project
     Rm {
         /// The project's id, slug or name
         project: String,
         /// The path in the project
         path: String,
+        /// Only if the file still has this tag
+        #[arg(long, value_name = "TAG")]
+        if_match: Option<String>,
     },
     /// Build the next version and follow its log; Ctrl-C ends the following alone
     Build {
@@ -114,6 +157,13 @@ pub(crate) enum ProjectCommand {
         /// The build
         version: u32,
     },
+    /// Give up the files of a finished version that is not active; its record stays
+    RemoveVersion {
+        /// The project's id, slug or name
+        project: String,
+        /// The version
+        version: u32,
+    },
     /// Delete a project with every version
     Delete {
         /// The project's id, slug or name
@@ -121,28 +171,62 @@ pub(crate) enum ProjectCommand {
     },
 }
 
+/// What has to be at the path of a file that is put.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct Condition {
+    /// Only if the file there still has this tag, as `--json get` and `--json put` print it
+    #[arg(long, value_name = "TAG")]
+    if_match: Option<String>,
+    /// Only if nothing is there
+    #[arg(long)]
+    new: bool,
+}
+
+/// The one thing about a file's mode that a project keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Executable
+    #[value(name = "+x")]
+    Executable,
+    /// Not executable
+    #[value(name = "-x")]
+    Plain,
+}
+
 pub(crate) async fn project(context: &Context, command: ProjectCommand) -> Result<(), Failure> {
     match command {
-        ProjectCommand::Create { name, description, entry } => {
-            objects::create(context, &name, &description, &entry).await
+        ProjectCommand::Create { name, description, entry, declare } => {
+            objects::create(context, &name, &description, &entry, &declare).await
+        }
+        ProjectCommand::Set { project, name, description, entry, declare } => {
+            objects::set(context, &project, [("name", name), ("description", description), ("entry", entry)], &declare)
+                .await
         }
         ProjectCommand::List { project: None } => objects::list(context).await,
-        ProjectCommand::List { project: Some(project) } => files::list(context, &project).await,
+        ProjectCommand::List { project: Some(project) } => files::list(context, &project, None).await,
         ProjectCommand::Show { project } => objects::show(context, &project).await,
-        ProjectCommand::Files { project } => files::list(context, &project).await,
-        ProjectCommand::Import { project, path, replace } => files::import(context, &project, &path, replace).await,
-        ProjectCommand::Put { project, local, remote } => {
-            files::put(context, &project, &local, remote.as_deref()).await
+        ProjectCommand::Files { project, under } => files::list(context, &project, under.as_deref()).await,
+        ProjectCommand::Import { project, path: Some(path), replace, repository } if !repository.is_given() => {
+            files::import(context, &project, &path, replace).await
         }
-        ProjectCommand::Get { project, remote, local } => {
-            files::get(context, &project, &remote, local.as_deref()).await
+        ProjectCommand::Import { project, replace, repository, .. } => {
+            git::import(context, &project, &repository, replace).await
         }
-        ProjectCommand::Rm { project, path } => files::remove(context, &project, &path).await,
+        ProjectCommand::Put { project, local, remote, condition } => {
+            files::put(context, &project, &local, remote.as_deref(), &condition).await
+        }
+        ProjectCommand::Get { project, remote, local } => file::get(context, &project, &remote, local.as_deref()).await,
+        ProjectCommand::Chmod { project, mode, path } => file::chmod(context, &project, mode, &path).await,
+        ProjectCommand::Rm { project, path, if_match } => {
+            file::remove(context, &project, &path, if_match.as_deref()).await
+        }
         ProjectCommand::Build { project, fresh, no_wait } => build::build(context, &project, fresh, no_wait).await,
         ProjectCommand::Log { project, version } => build::log(context, &project, version).await,
         ProjectCommand::Cancel { project, version } => build::cancel(context, &project, version).await,
         ProjectCommand::Versions { project } => objects::versions(context, &project).await,
         ProjectCommand::Activate { project, version } => objects::activate(context, &project, version).await,
+        ProjectCommand::RemoveVersion { project, version } => build::remove(context, &project, version).await,
         ProjectCommand::Delete { project } => objects::delete(context, &project).await,
     }
 }

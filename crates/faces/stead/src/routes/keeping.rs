@@ -1,0 +1,44 @@
+//! What a workspace keeps: how much it is, beside its quotas, and the removal of what nothing names.
+
+use axum::Json;
+use axum::extract::State;
+use stead_domain::key::Verb;
+
+use crate::auth::Authenticated;
+use crate::refusal::Answer;
+use crate::state::FaceState;
+use crate::wire::{self, Kept};
+
+pub(crate) async fn collect(
+    State(state): State<FaceState>,
+    Authenticated(caller): Authenticated,
+) -> Answer<Json<wire::Collected>> {
+    caller.require(Verb::Admin)?;
+    let report = state.engine.collection_run(&caller).await?;
+    Ok(Json(wire::Collected {
+        object: "stead.collection".to_owned(),
+        versions: report.versions,
+        layers: report.layers,
+        caches: report.caches,
+        blobs: report.blobs,
+        bytes: report.bytes,
+    }))
+}
+
+pub(crate) async fn usage(
+    State(state): State<FaceState>,
+    Authenticated(caller): Authenticated,
+) -> Answer<Json<wire::Usage>> {
+    caller.require(Verb::Read)?;
+    let usage = state.engine.usage(&caller).await?;
+    let quotas = usage.quotas;
+    Ok(Json(wire::Usage {
+        object: "stead.usage".to_owned(),
+        blob_bytes: Kept { used: usage.blob_bytes, quota: quotas.blob_bytes },
+        version_bytes: Kept { used: usage.version_bytes, quota: quotas.version_bytes },
+        cache_bytes: Kept { used: usage.cache_bytes, quota: quotas.cache_bytes },
+        projects: Kept { used: usage.projects, quota: quotas.projects },
+        source_files: Kept { used: usage.source_files, quota: quotas.source_files },
+        blobs: usage.blobs,
+    }))
+}

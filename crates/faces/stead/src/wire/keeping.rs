@@ -1,0 +1,48 @@
+//! What a workspace keeps.
+
+use serde::{Deserialize, Serialize};
+
+/// The answer of `POST /stead/v1/collect`: what the run removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collected {
+    /// `stead.collection`.
+    pub object: String,
+    /// Versions whose files were given up.
+    pub versions: u64,
+    /// Layers that no version names.
+    pub layers: u64,
+    /// Installer caches.
+    pub caches: u64,
+    /// Contents of files that nothing names.
+    pub blobs: u64,
+    /// The bytes of all of it.
+    pub bytes: u64,
+}
+
+/// How much of something there is, and how much there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// What there is.
+    pub used: u64,
+    /// What there may be; null where nothing is bounded.
+    pub quota: Option<u64>,
+}
+
+/// The answer of `GET /stead/v1/usage`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// `stead.usage`.
+    pub object: String,
+    /// Contents of files, in bytes; identical ones once.
+    pub blob_bytes: Kept,
+    /// Versions and layers, in bytes: the source of each version, each layer once.
+    pub version_bytes: Kept,
+    /// Installer caches, in bytes.
+    pub cache_bytes: Kept,
+    /// Projects.
+    pub projects: Kept,
+    /// Files of the largest source; the quota is that of each source.
+    pub source_files: Kept,
+    /// How many contents of files there are.
+    pub blobs: u64,
+}
