@@ -10,10 +10,16 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use stead_domain::key::Caller;
 use stead_domain::ports::BlobFile;
+use stead_domain::{BlobId, Error, Timestamp};
+use stead_engine::Engine;
 use tokio_util::io::ReaderStream;
+
+use crate::conditions::{self, Reading};
+use crate::errors::Failure;
 
 /// What RFC 8187 lets stand unescaped.
 const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
@@ -68,13 +74,69 @@ fn disposition(kind: &str, name: &str) -> String {
     value
 }
 
-/// The answer that carries a file under its own name.
-pub(crate) fn file(blob: BlobFile, path: &str, display: Display) -> Response {
-    let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or("file");
-    let media_type = media_type(name);
-    let kind = if display == Display::InertInline && is_inert(&media_type) { "inline" } else { "attachment" };
-    let bytes = blob.length();
-    answer(blob_body(blob), bytes, &media_type, &disposition(kind, name))
+/// A file that is kept, as it is offered for download.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    /// Its path, whose last segment names it.
+    pub path: &'a str,
+    /// The address of its bytes.
+    pub blob: BlobId,
+    /// Their number.
+    pub bytes: u64,
+    /// When they were written.
+    pub modified_at: Timestamp,
+    /// How a browser may show it.
+    pub display: Display,
+}
+
+impl Stored<'_> {
+    /// The answer to a request for it: all of it, a part, or that the caller has it (RFC 9110 §13 and §14). It is opened only
+    /// when bytes of it are sent.
+    pub(crate) async fn answer(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Response, Failure> {
+        let reading = conditions::of_read(method, headers, (self.blob, self.bytes, self.modified_at))?;
+        let part = match &reading {
+            Reading::Beyond => return Err(Failure::range_beyond(self.bytes)),
+            Reading::Part(part) => part.clone(),
+            Reading::Whole | Reading::Unchanged => 0..self.bytes,
+        };
+        let silent = reading == Reading::Unchanged || *method == Method::HEAD || self.bytes == 0;
+        let body = if silent {
+            Body::empty()
+        } else {
+            blob_body(engine.blob_open(caller, self.blob).await?.range(part.clone()))
+        };
+        let mut response = self.named(body, part.end - part.start);
+        let answered = response.headers_mut();
+        answered.insert(header::ETAG, conditions::tag(self.blob)?);
+        answered.insert(header::LAST_MODIFIED, conditions::date(self.modified_at)?);
+        answered.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        match reading {
+            Reading::Part(part) => {
+                let range = format!("bytes {}-{}/{}", part.start, part.end - 1, self.bytes);
+                answered.insert(header::CONTENT_RANGE, HeaderValue::from_str(&range).map_err(Error::internal)?);
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            }
+            Reading::Unchanged => {
+                answered.remove(header::CONTENT_LENGTH);
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+            }
+            Reading::Whole | Reading::Beyond => {}
+        }
+        Ok(response)
+    }
+
+    fn named(&self, body: Body, bytes: u64) -> Response {
+        let name = Path::new(self.path).file_name().and_then(|name| name.to_str()).unwrap_or("file");
+        let media_type = media_type(name);
+        let kind = if self.display == Display::InertInline && is_inert(&media_type) { "inline" } else { "attachment" };
+        answer(body, bytes, &media_type, &disposition(kind, name))
+    }
 }
 
 /// A blob, or a range of one, as it is read.
@@ -153,7 +215,9 @@ mod tests {
     #[test]
     fn only_inert_text_is_shown_in_place() {
         let kind = |name: &str| {
-            let response = file(BlobFile::from_bytes(Vec::new()), name, Display::InertInline);
+            let (blob, modified_at) = (BlobId::from_bytes([0; 32]), Timestamp::default());
+            let stored = Stored { path: name, blob, bytes: 0, modified_at, display: Display::InertInline };
+            let response = stored.named(Body::empty(), 0);
             let text = |name| response.headers().get(name).unwrap().to_str().unwrap().to_owned();
             assert_eq!(text(header::X_CONTENT_TYPE_OPTIONS), "nosniff");
             (text(header::CONTENT_TYPE), text(header::CONTENT_DISPOSITION).starts_with("inline"))

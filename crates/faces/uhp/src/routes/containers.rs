@@ -3,10 +3,12 @@
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use http::{HeaderMap, Method};
+use stead_domain::file::Artifact;
 
 use super::Answer;
 use crate::auth::Reader;
-use crate::download::{self, Display};
+use crate::download::{Display, Stored};
 use crate::errors::Failure;
 use crate::names::Names;
 use crate::state::FaceState;
@@ -18,15 +20,23 @@ pub(super) fn routes() -> Router<FaceState> {
         .route("/v1/containers/{container_id}/files/{file_id}/pdf", get(pdf))
 }
 
-async fn content(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
+async fn content(
+    Reader(caller): Reader,
+    State(state): State<FaceState>,
+    names: Names,
+    method: Method,
+    headers: HeaderMap,
+) -> Answer {
     let (session, file) = (ids::parse_container(&names.first)?, ids::parse_file(&names.second)?);
-    let (artifact, file) = state.engine.artifact_open(&caller, session, file).await?;
-    Ok(download::file(file, &artifact.path, Display::Attachment))
+    let artifact = state.engine.artifact_get(&caller, session, file).await?;
+    let Artifact { path, blob, bytes, created_at, .. } = &artifact;
+    let stored = Stored { path, blob: *blob, bytes: *bytes, modified_at: *created_at, display: Display::Attachment };
+    stored.answer(&state.engine, &caller, &method, &headers).await
 }
 
 /// No preview is rendered here; a file that is not there is still missing first.
 async fn pdf(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
     let (session, file) = (ids::parse_container(&names.first)?, ids::parse_file(&names.second)?);
-    state.engine.artifact_open(&caller, session, file).await?;
+    state.engine.artifact_get(&caller, session, file).await?;
     Err(Failure::no_preview())
 }

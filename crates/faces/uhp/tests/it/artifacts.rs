@@ -2,6 +2,8 @@
 
 use std::io::{Cursor, Read};
 
+use axum::body::Body;
+use http::Method;
 use serde_json::{Value, json};
 use stead_domain::FileId;
 use stead_domain::changes::Changes;
@@ -58,6 +60,13 @@ async fn files_are_cited_downloaded_packed_and_deleted_with_their_session() {
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
         assert!(answer.header("content-disposition").starts_with("attachment; filename="));
         assert_eq!(answer.header("content-length"), bytes.len().to_string());
+        let conditional = |name: &str, value: &str| {
+            server.send(server.request(Method::GET, url).header(name, value).body(Body::empty()).unwrap())
+        };
+        let known = conditional("if-none-match", answer.header("etag")).await;
+        assert_eq!((known.status.as_u16(), known.bytes.len()), (304, 0));
+        let tail = conditional("range", "bytes=-1").await;
+        assert_eq!((tail.status.as_u16(), &tail.bytes[..]), (206, &bytes[bytes.len() - 1..]));
         let preview = server.get(&url.replace("/content", "/pdf")).await;
         preview.refused(501, "preview_unavailable");
     }

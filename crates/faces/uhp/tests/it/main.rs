@@ -4,9 +4,11 @@
 mod artifacts;
 mod client;
 mod environments;
+mod files;
 mod foreign;
 mod gates;
 mod objects;
+mod packages;
 mod provider;
 mod schema;
 mod streams;

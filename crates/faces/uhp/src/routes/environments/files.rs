@@ -1,22 +1,26 @@
 //! The source, edited by path (UHP Environments §3).
 //!
-//! An extension: the bit that makes a file executable is set by the query `executable` or the header `X-Stead-Executable`; a
-//! PUT that says nothing keeps what the file has, and a GET answers with the header.
+//! Extensions: the bit that makes a file executable is set by the query `executable` or the header `X-Stead-Executable` of a
+//! PUT, or by a PATCH without the bytes; a PUT that says nothing keeps what the file has, and a GET answers with the header.
+//! Reads and writes are conditional, reads take ranges (RFC 9110 §13, §14).
 
 use axum::body::Body;
 use axum::extract::State;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use stead_domain::{Result, SourcePath};
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use stead_domain::source::{EntryKind, SourceEntry};
+use stead_domain::{BlobId, Code, Error, Result, SourcePath};
+use stead_engine::FileWrite;
 
 use super::{Answer, json};
 use crate::auth::{Reader, Writer};
-use crate::body;
-use crate::download::{self, Display};
+use crate::download::{Display, Stored};
 use crate::names::{Names, RawSourcePath};
 use crate::query::{self, Query};
 use crate::state::FaceState;
-use crate::wire::environment::{DirectoryWrite, DirectoryWritten, FileDeleted, FileTree, FileWritten};
+use crate::wire::environment::{DirectoryWrite, DirectoryWritten, FileChange, FileChanged, FileDeleted, FileWritten};
 use crate::wire::ids;
+use crate::{body, conditions};
 
 const EXECUTABLE: HeaderName = HeaderName::from_static("x-stead-executable");
 
@@ -28,28 +32,42 @@ fn executable(headers: &HeaderMap, query: &Query) -> Result<Option<bool>> {
     value.map(|value| query::flag("X-Stead-Executable", value)).transpose()
 }
 
-pub(super) async fn tree(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
-    let id = ids::parse_environment(&names.first)?;
-    let (entries, size) = state.engine.source_list(&caller, id).await?;
-    json(FileTree::of(&entries, size))
+/// The bytes of a file; a directory has none.
+fn bytes_of(entry: &SourceEntry) -> Result<BlobId> {
+    match entry.kind {
+        EntryKind::File { blob, .. } => Ok(blob),
+        EntryKind::Directory => {
+            Err(Error::new(Code::FileNotFound, "the path names a directory, not a file").at("path"))
+        }
+    }
+}
+
+/// Says of a file which bytes it has and whether it may be executed.
+fn described(mut response: Response, entry: &SourceEntry) -> Answer {
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, conditions::tag(bytes_of(entry)?)?);
+    headers.insert(EXECUTABLE, HeaderValue::from_static(if entry.is_executable() { "1" } else { "0" }));
+    Ok(response)
 }
 
 pub(super) async fn read(
     Reader(caller): Reader,
     State(state): State<FaceState>,
-    names: Names,
-    path: RawSourcePath,
+    (names, path): (Names, RawSourcePath),
+    method: Method,
+    headers: HeaderMap,
 ) -> Answer {
     let path = path.parse()?;
     let id = ids::parse_environment(&names.first)?;
-    let open = state.engine.source_read(&caller, id, &path).await?;
-    let mut response = download::file(open.file, path.as_str(), Display::InertInline);
-    let headers = response.headers_mut();
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", open.blob)) {
-        headers.insert(header::ETAG, tag);
-    }
-    headers.insert(EXECUTABLE, HeaderValue::from_static(if open.executable { "1" } else { "0" }));
-    Ok(response)
+    let entry = state.engine.source_entry(&caller, id, &path).await?;
+    let stored = Stored {
+        path: path.as_str(),
+        blob: bytes_of(&entry)?,
+        bytes: entry.size(),
+        modified_at: entry.modified_at,
+        display: Display::InertInline,
+    };
+    described(stored.answer(&state.engine, &caller, &method, &headers).await?, &entry)
 }
 
 pub(super) async fn write(
@@ -62,23 +80,45 @@ pub(super) async fn write(
 ) -> Answer {
     let limit = state.engine.limits().file_bytes;
     body::check_length(&headers, limit)?;
-    let path = path.parse_file()?;
-    let executable = executable(&headers, &query)?;
+    let write = FileWrite {
+        path: path.parse_file()?,
+        executable: executable(&headers, &query)?,
+        precondition: conditions::of_write(&headers)?,
+    };
     let id = ids::parse_environment(&names.first)?;
+    state.engine.source_admit(&caller, id, &write).await?;
     let spooled = body::spool(&state.engine, &headers, body, limit).await?;
-    let entry = state.engine.source_write(&caller, id, path, executable, spooled).await?;
-    json(FileWritten { path: entry.path.to_string(), bytes: entry.size() })
+    let entry = state.engine.source_write(&caller, id, write, spooled).await?;
+    described(json(FileWritten { path: entry.path.to_string(), bytes: entry.size() })?, &entry)
+}
+
+pub(super) async fn change(
+    Writer(caller): Writer,
+    State(state): State<FaceState>,
+    (names, path): (Names, RawSourcePath),
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let path = path.parse_file()?;
+    let precondition = conditions::of_write(&headers)?;
+    let change: FileChange = body::json(&headers, body, body::SMALL).await?;
+    let id = ids::parse_environment(&names.first)?;
+    let entry = state.engine.source_set_executable(&caller, id, &path, change.executable, &precondition).await?;
+    let changed =
+        FileChanged { path: entry.path.to_string(), bytes: entry.size(), stead_executable: entry.is_executable() };
+    described(json(changed)?, &entry)
 }
 
 pub(super) async fn remove(
     Writer(caller): Writer,
     State(state): State<FaceState>,
-    names: Names,
-    path: RawSourcePath,
+    (names, path): (Names, RawSourcePath),
+    headers: HeaderMap,
 ) -> Answer {
     let path = path.parse()?;
+    let precondition = conditions::of_write(&headers)?;
     let id = ids::parse_environment(&names.first)?;
-    state.engine.source_remove(&caller, id, &path).await?;
+    state.engine.source_remove(&caller, id, &path, &precondition).await?;
     json(FileDeleted { path: path.to_string(), deleted: true })
 }
 
