@@ -40,10 +40,10 @@ impl Engine {
         let Some(version) = build.standing() else {
             return Err(build.unreadable().at("turn.project"));
         };
-        let here = self.toolchain.base();
-        if version.base.id == here.id {
+        if self.toolchain.bases().iter().any(|base| base.id == version.base.id) {
             return Ok(());
         }
+        let here = self.toolchain.base();
         let message = format!(
             "version {} was built on `{}` and this server runs `{}`; build it again",
             build.number, version.base.description, here.description

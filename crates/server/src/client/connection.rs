@@ -123,6 +123,14 @@ impl Client {
         self.answer(self.request(Method::POST, path).json(body)).await
     }
 
+    pub(crate) async fn put_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Answer<T>, Failure> {
+        self.answer(self.request(Method::PUT, path).json(body)).await
+    }
+
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, Failure> {
         self.answer(self.request(Method::DELETE, path)).await
     }

@@ -27,7 +27,32 @@ pub(crate) struct Environment {
     #[serde(default)]
     pub(crate) packages: Vec<PackageItem>,
     #[serde(default)]
+    pub(crate) declared: Declared,
+    #[serde(default)]
+    pub(crate) runtime: Interpreter,
+    #[serde(default)]
     pub(crate) build: Option<Version>,
+}
+
+/// What a project declares besides its manifests.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Declared {
+    pub(crate) pip: Vec<DeclaredItem>,
+    pub(crate) npm: Vec<DeclaredItem>,
+    pub(crate) apt: Vec<DeclaredItem>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct DeclaredItem {
+    pub(crate) spec: String,
+}
+
+/// The interpreter that a project asks for; empty for the default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Interpreter {
+    pub(crate) python: String,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -71,6 +96,9 @@ pub(crate) struct Versions {
 #[derive(Debug, Deserialize)]
 pub(crate) struct FileTree {
     pub(crate) entries: Vec<TreeEntry>,
+    /// Where the next page begins, when there is one.
+    #[serde(default)]
+    pub(crate) stead_after: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,6 +107,8 @@ pub(crate) struct TreeEntry {
     pub(crate) dir: bool,
     pub(crate) bytes: u64,
     pub(crate) mtime: i64,
+    #[serde(default)]
+    pub(crate) stead_executable: bool,
 }
 
 /// What an import did.
@@ -91,6 +121,9 @@ pub(crate) struct ImportResult {
     /// Names the first of the skipped.
     #[serde(default)]
     pub(crate) stead_skipped: Vec<Skipped>,
+    /// What else it found.
+    #[serde(default)]
+    pub(crate) stead_report: serde_json::Value,
 }
 
 #[derive(Debug, Deserialize)]

@@ -30,7 +30,7 @@ use crate::client::Failure;
 use crate::config::{Flag, Layers, Settings};
 use data_directory::DataDirectory;
 use listen::Listening;
-pub(crate) use wiring::uv_candidates;
+pub(crate) use wiring::{python_candidates, uv_candidates};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {

@@ -6,10 +6,11 @@ use stead_projects::Toolchain;
 use stead_projects::toolchain::{BASH, NODE, NPM, PYTHON};
 
 use super::{Finding, Standing};
-use crate::serve::uv_candidates;
+use crate::serve::{python_candidates, uv_candidates};
 
 pub(super) fn findings(data: &Path) -> Vec<Finding> {
-    let tools = Toolchain::detect(&uv_candidates(data)).with_node_tools(&data.join("toolchains"));
+    let tools =
+        Toolchain::detect(&uv_candidates(data), &python_candidates(data)).with_node_tools(&data.join("toolchains"));
     let mut findings = Vec::new();
     findings.push(if Toolchain::has_bash() {
         Finding::good("bash", BASH)
@@ -21,8 +22,11 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
             Some(install("bash")),
         )
     });
-    findings.push(match &tools.python {
-        Some(python) if python.pip.is_some() => Finding::good("python", format!("{PYTHON}, {}", python.version)),
+    findings.push(match tools.pythons.first() {
+        Some(python) if python.pip.is_some() => {
+            let others: String = tools.pythons[1..].iter().map(|other| format!("; {}", other.version)).collect();
+            Finding::good("python", format!("{}, {}{others}", python.program, python.version))
+        }
         Some(python) => Finding {
             standing: Standing::Partial,
             fix: Some(install("python3-venv")),
@@ -54,7 +58,22 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
             Finding { standing: Standing::Partial, fix: Some(fix), ..Finding::good("uv", text) }
         }
     });
+    findings.push(node_tools(&tools, data));
     findings
+}
+
+fn node_tools(tools: &Toolchain, data: &Path) -> Finding {
+    let found: Vec<String> =
+        [("pnpm", &tools.node_tools.pnpm), ("Yarn", &tools.node_tools.yarn), ("Yarn", &tools.node_tools.yarn_berry)]
+            .into_iter()
+            .flat_map(|(name, versions)| versions.iter().map(move |tool| format!("{name} {}", tool.version)))
+            .collect();
+    if found.is_empty() {
+        let text = "projects with a lock of pnpm or Yarn cannot be built";
+        let fix = format!("docs/manifests.md says what to put into {}", data.join("toolchains").display());
+        return Finding { standing: Standing::Partial, fix: Some(fix), ..Finding::good("node locks", text) };
+    }
+    Finding::good("node locks", found.join(", "))
 }
 
 fn install(packages: &str) -> String {

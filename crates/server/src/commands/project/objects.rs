@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::Map;
 
+use super::declare::Declare;
 use super::{Context, find};
 use crate::client::{Answer, Anything, Environment, Environments, Failure, Versions, segment};
 use crate::console::{instant, note, print, printable, size, table};
@@ -13,13 +14,44 @@ pub(super) async fn all(context: &Context) -> Result<Answer<Environments>, Failu
     context.client.get::<Environments>("/v1/environments").await
 }
 
-pub(super) async fn create(context: &Context, name: &str, description: &str, entry: &str) -> Result<(), Failure> {
-    let body = json!({ "name": name, "description": description, "entry": entry });
+pub(super) async fn create(
+    context: &Context,
+    name: &str,
+    description: &str,
+    entry: &str,
+    declare: &Declare,
+) -> Result<(), Failure> {
+    let mut body = Map::new();
+    for (field, text) in [("name", name), ("description", description), ("entry", entry)] {
+        body.insert(field.to_owned(), text.into());
+    }
+    declare.write(&mut body);
     let made = context.client.post_json::<Environment>("/v1/environments", &body).await?;
     if !context.console.json {
         note(&format!("made {}, which sessions will see at {}", made.value.slug, made.value.mount));
     }
     context.console.show(&made.json, || format!("{}\n", made.value.id))
+}
+
+/// Changes the texts that are given, and what is declared.
+pub(super) async fn set(
+    context: &Context,
+    project: &str,
+    texts: [(&str, Option<String>); 3],
+    declare: &Declare,
+) -> Result<(), Failure> {
+    if declare.is_empty() && texts.iter().all(|(_, text)| text.is_none()) {
+        return Err(Failure::usage("name at least one thing to change; --help lists them"));
+    }
+    let project = find(context, project).await?;
+    // The protocol wants the name with every change.
+    let mut body = Map::from_iter([("name".to_owned(), project.name.clone().into())]);
+    body.extend(texts.into_iter().filter_map(|(field, text)| Some((field.to_owned(), text?.into()))));
+    declare.write(&mut body);
+    let path = format!("/v1/environments/{}", segment(&project.id));
+    let set = context.client.put_json::<Environment>(&path, &body).await;
+    let set = set.map_err(|failure| failure.about(&project.slug))?;
+    context.console.show(&set.json, || described(&set.value))
 }
 
 pub(super) async fn list(context: &Context) -> Result<(), Failure> {
@@ -63,6 +95,13 @@ fn described(project: &Environment) -> String {
         line("latest build", &format!("{} ({state})", build.version));
         line("error", &build.error);
     }
+    let declared = &project.declared;
+    for (manager, specs) in [("pip", &declared.pip), ("npm", &declared.npm), ("apt", &declared.apt)] {
+        for item in specs {
+            line("declared", &format!("{manager} {}", item.spec));
+        }
+    }
+    line("python", &project.runtime.python);
     for package in &project.packages {
         line("package", &format!("{} {} {}", package.manager, package.name, package.version));
     }
