@@ -58,6 +58,11 @@ impl Api {
         Self { address: server.url().trim_start_matches("http://").to_owned(), key: key.trim().to_owned() }
     }
 
+    /// A caller with another key.
+    pub(crate) fn with_key(server: &TestServer, key: &str) -> Self {
+        Self { key: key.to_owned(), ..Self::of(server) }
+    }
+
     /// The secret it calls with.
     pub(crate) fn key(&self) -> &str {
         &self.key
