@@ -30,7 +30,7 @@ fn registry_hosts() -> String {
     found.map(|found| String::from_utf8_lossy(&found.stdout).into_owned()).unwrap_or_default()
 }
 
-/// A server whose builds reach the registries, with uv when it is there.
+/// A server whose builds reach the registries, with uv, pnpm and Yarn when they are there.
 pub(crate) fn networked(settings: &[(&str, &str)]) -> TestServer {
     let hosts = registry_hosts().split_whitespace().collect::<Vec<_>>().join(",");
     let settings: Vec<(&str, &str)> =
@@ -40,6 +40,18 @@ pub(crate) fn networked(settings: &[(&str, &str)]) -> TestServer {
             let place = data.join("toolchains/uv/bin");
             std::fs::create_dir_all(&place).unwrap();
             std::fs::copy(uv, place.join("uv")).unwrap();
+        }
+        for name in ["pnpm", "yarn", "yarn-berry"] {
+            if let Some(tools) = tool("STEAD_TEST_NODE_TOOLS", "toolchains").map(|tools| tools.join(name)) {
+                let place = data.join("toolchains");
+                std::fs::create_dir_all(&place).unwrap();
+                // Thousands of files: links to them will do.
+                let copied = Command::new("cp").args(["-a", "--link"]).arg(&tools).arg(&place).status().unwrap();
+                let copied = copied.success() || {
+                    Command::new("cp").arg("-a").arg(&tools).arg(&place).status().unwrap().success()
+                };
+                assert!(copied, "{} cannot be copied", tools.display());
+            }
         }
     })
 }

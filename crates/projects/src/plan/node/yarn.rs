@@ -37,6 +37,10 @@ impl Planner<'_> {
         env.insert("YARN_CACHE_FOLDER".to_owned(), format!("{CACHE_MOUNT}/yarn"));
         // A `packageManager` of another version is no reason to refuse: the lock decides.
         env.insert("SKIP_YARN_COREPACK_CHECK".to_owned(), "1".to_owned());
+        // It asks npm's setting for packages and its own for archives.
+        if let Some(registry) = &self.settings.npm_registry {
+            env.insert("YARN_REGISTRY".to_owned(), registry.clone());
+        }
         if self.settings.network == NetworkPolicy::Enabled {
             for name in ["npm_config_proxy", "npm_config_https_proxy"] {
                 env.insert(name.to_owned(), self.settings.proxy.clone());
