@@ -24,7 +24,8 @@ impl Engine {
                 let project = self.live_project(caller, id).await?;
                 let latest = self.build_of(&project, project.latest).await?;
                 let entries = self.store.source_list(id).await.map_err(store_failed)?;
-                if !entries.iter().any(|entry| !entry.is_directory()) {
+                // What is declared can be installed without a file.
+                if project.declared.is_empty() && !entries.iter().any(|entry| !entry.is_directory()) {
                     let message = "the project has no files yet; write or import some before building";
                     return Err(Error::new(Code::ProjectInvalid, message));
                 }
