@@ -21,7 +21,7 @@ fn help_is_data_and_names_every_command() {
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     let expected = [
-        "create", "list", "show", "files", "import", "put", "get", "rm", "build", "log", "cancel", "versions",
+        "create", "list", "show", "files", "import", "put", "get", "chmod", "rm", "build", "log", "cancel", "versions",
         "activate", "delete", "help",
     ];
     assert_eq!(commands, expected);

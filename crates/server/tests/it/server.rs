@@ -132,6 +132,13 @@ impl TestServer {
         self.uid_base..self.uid_base + SLOTS * UIDS_PER_SLOT
     }
 
+    /// The most memory that its process has had, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     /// The directories of its control groups, one per hierarchy.
     pub(crate) fn groups(&self) -> Vec<PathBuf> {
         let node = std::fs::read_to_string(self.data().join("node")).unwrap_or_default();

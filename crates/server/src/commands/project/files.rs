@@ -7,18 +7,38 @@ use std::path::{Path, PathBuf};
 use futures_util::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Body, Method};
-use serde_json::Value;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Context, find};
-use crate::client::{
-    Answer, Anything, Environment, Failure, FileTree, ImportResult, WRAPPER, pack, segment, source_path,
-};
-use crate::console::{colour, count, instant, note, print_bytes, printable, size, table};
+use super::file::{described, moved_on, not_there, quoted};
+use super::{Condition, Context, find};
+use crate::client::{Answer, Environment, Failure, FileTree, ImportResult, WRAPPER, pack, segment, source_path};
+use crate::console::{colour, count, instant, note, printable, size, table};
 
-pub(super) async fn list(context: &Context, project: &str) -> Result<(), Failure> {
+/// How many entries are asked for at once.
+const PAGE: u32 = 5_000;
+
+pub(super) async fn list(context: &Context, project: &str, under: Option<&str>) -> Result<(), Failure> {
     let project = find(context, project).await?;
-    let tree = context.client.get::<FileTree>(&format!("/v1/environments/{}/files", segment(&project.id))).await?;
+    let mut query = format!("?limit={PAGE}");
+    if let Some(under) = under {
+        // Checked as a path, then sent as one value.
+        source_path(under)?;
+        query.push_str(&format!("&under={}", segment(under)));
+    }
+    let path = format!("/v1/environments/{}/files{query}", segment(&project.id));
+    let missing = |failure| not_there(failure, &project, under.unwrap_or_default());
+    let mut tree = context.client.get::<FileTree>(&path).await.map_err(missing)?;
+    while let Some(after) = tree.value.stead_after.take() {
+        let mut page = context.client.get::<FileTree>(&format!("{path}&after={}", segment(&after))).await?;
+        tree.value.entries.append(&mut page.value.entries);
+        tree.value.stead_after = page.value.stead_after;
+        // The sizes beside the entries are those that the last page gives.
+        if let (Some(all), Some(entries)) = (tree.json["entries"].as_array_mut(), page.json["entries"].as_array_mut()) {
+            all.append(entries);
+            page.json["entries"] = std::mem::take(all).into();
+        }
+        tree.json = page.json;
+    }
     context.console.show(&tree.json, || {
         let rows: Vec<_> = tree
             .value
@@ -30,10 +50,11 @@ pub(super) async fn list(context: &Context, project: &str) -> Result<(), Failure
                 } else {
                     (entry.path.clone(), size(entry.bytes))
                 };
-                vec![bytes, instant(Some(entry.mtime)), path]
+                let mode = if entry.stead_executable { "x" } else { "-" };
+                vec![mode.to_owned(), bytes, instant(Some(entry.mtime)), path]
             })
             .collect();
-        table(&["SIZE", "WRITTEN", "PATH"], &rows)
+        table(&["MODE", "SIZE", "WRITTEN", "PATH"], &rows)
     })
 }
 
@@ -45,7 +66,13 @@ pub(super) async fn import(context: &Context, project: &str, path: &Path, replac
     send_archive(context, &project, path, sending, replace).await
 }
 
-pub(super) async fn put(context: &Context, project: &str, local: &Path, remote: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn put(
+    context: &Context,
+    project: &str,
+    local: &Path,
+    remote: Option<&str>,
+    condition: &Condition,
+) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(format_args!("read {}", local.display()), &error);
     let metadata = std::fs::metadata(local).map_err(failed)?;
     let own_name = local.file_name().and_then(std::ffi::OsStr::to_str);
@@ -53,65 +80,32 @@ pub(super) async fn put(context: &Context, project: &str, local: &Path, remote: 
         return Err(Failure::usage("the name of the file cannot be a path in the project; name one"));
     };
     let encoded = source_path(remote)?;
+    if metadata.is_dir() && (condition.new || condition.if_match.is_some()) {
+        return Err(Failure::usage("a condition is about one file, and this is a directory"));
+    }
     let project = find(context, project).await?;
-    let executable = metadata.permissions().mode() & 0o111 != 0;
-    if metadata.is_dir() || executable {
-        // A PUT of one file cannot say that it is executable; an archive of one can.
+    if metadata.is_dir() {
         let sending = Sending::packed(local, Path::new(remote.trim_end_matches('/')))?;
         return send_archive(context, &project, local, sending, false).await;
     }
     let Sending { body, total, .. } = Sending::whole(local)?;
-    let path = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
+    // A file that is not executable here says nothing about the one there, which may have been made so.
+    let query = if metadata.permissions().mode() & 0o111 != 0 { "?executable=1" } else { "" };
+    let path = format!("/v1/environments/{}/files/{encoded}{query}", segment(&project.id));
     let (body, bar) = shown(body, total);
-    let request = context.client.request(Method::PUT, &path).header("content-type", "application/octet-stream");
-    let answer = context.client.answer::<Anything>(request.body(body)).await;
-    bar.finish_and_clear();
-    let answer = answer.map_err(|failure| too_large(failure, local, total).about(&project.slug))?;
-    context.console.show(&answer.json, String::new)
-}
-
-pub(super) async fn get(context: &Context, project: &str, remote: &str, local: Option<&Path>) -> Result<(), Failure> {
-    let encoded = source_path(remote)?;
-    let project = find(context, project).await?;
-    let path = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
-    let response = context.client.send(context.client.request(Method::GET, &path)).await;
-    let response = response.map_err(|failure| not_there(failure, &project, remote))?;
-    let mut file = match local {
-        None => None,
-        Some(path) if path == Path::new("-") => None,
-        Some(path) => {
-            let path =
-                if path.is_dir() { path.join(remote.rsplit('/').next().unwrap_or(remote)) } else { path.to_owned() };
-            let made = std::fs::File::create(&path);
-            Some(made.map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?)
-        }
-    };
-    let mut body = response.bytes_stream();
-    while let Some(bytes) = body.next().await {
-        let bytes = bytes.map_err(|error| context.client.unanswered(&error))?;
-        match &mut file {
-            Some(file) => {
-                std::io::Write::write_all(file, &bytes).map_err(|error| Failure::io("write the file", &error))?;
-            }
-            None => print_bytes(&bytes)?,
-        }
+    let mut request = context.client.request(Method::PUT, &path).header("content-type", "application/octet-stream");
+    if let Some(tag) = &condition.if_match {
+        request = request.header("if-match", quoted(tag));
+    } else if condition.new {
+        request = request.header("if-none-match", "*");
     }
-    Ok(())
-}
-
-pub(super) async fn remove(context: &Context, project: &str, path: &str) -> Result<(), Failure> {
-    let encoded = source_path(path)?;
-    let project = find(context, project).await?;
-    let encoded = format!("/v1/environments/{}/files/{encoded}", segment(&project.id));
-    let answer = context.client.delete::<Value>(&encoded).await;
-    let answer = answer.map_err(|failure| not_there(failure, &project, path))?;
-    context.console.show(&answer.json, String::new)
-}
-
-fn not_there(failure: Failure, project: &Environment, path: &str) -> Failure {
-    let missing = failure.code() == "file_not_found";
-    let failure = failure.about(&project.slug);
-    if missing { failure.said(format!("there is no `{}` in {}", printable(path), project.slug)) } else { failure }
+    let response = context.client.send(request.body(body)).await;
+    bar.finish_and_clear();
+    let response = response.map_err(|failure| {
+        let failure = too_large(failure, local, total).about(&project.slug);
+        moved_on(failure, &project, remote)
+    })?;
+    context.console.show(&described(remote, total, response.headers()), String::new)
 }
 
 /// The sentence about what is too large, which names the file at fault where that can be known here.
@@ -241,13 +235,14 @@ fn shown(body: Body, total: u64) -> (Body, ProgressBar) {
     (Body::wrap_stream(counted), bar)
 }
 
-fn report(context: &Context, result: &ImportResult) {
+pub(super) fn report(context: &Context, result: &ImportResult) {
     if context.console.json {
         return;
     }
     for member in &result.stead_skipped {
         note(&format!("skipped {}: {}", printable(&member.name), printable(&member.reason)));
     }
+    super::git::findings(&result.stead_report);
     let written = count(result.written, "file");
     let skipped = if result.skipped > 0 { format!(", {} skipped", result.skipped) } else { String::new() };
     let (holds, bytes) = (count(result.count, "file"), size(result.bytes));

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Context;
-use declare::Declare;
 use crate::client::{Environment, Failure};
 use crate::console::printable;
+use declare::Declare;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectCommand {
