@@ -76,7 +76,10 @@ mod tests {
         };
         assert_eq!(refusal(&found(None, "", "why")), "pip packages cannot be checked: why");
         assert_eq!(refusal(&found(Some(false), "", "")), "pip has no package `a`");
-        assert_eq!(refusal(&found(Some(true), "2", "no published version fits `==3`")), "`a`: no published version fits `==3`; the latest is 2");
+        assert_eq!(
+            refusal(&found(Some(true), "2", "no published version fits `==3`")),
+            "`a`: no published version fits `==3`; the latest is 2"
+        );
         let mut good = found(Some(true), "2", "");
         good.stead_fitting = "1".to_owned();
         assert_eq!(described(&good), "PACKAGE  INSTALLS  LATEST\na        1         2\n");

@@ -66,7 +66,9 @@ fn a_registry_that_cannot_be_asked_is_null_and_its_address_stays_unsaid() {
     ]);
     let named = server.ran(&["--json", "package", "check", "pip", "six"]);
     let unnamed = server.ran(&["--json", "package", "check", "npm", "six"]);
-    for (ran, why) in [(&named, "the registry does not answer"), (&unnamed, "the address of the registry may not be reached")] {
+    for (ran, why) in
+        [(&named, "the registry does not answer"), (&unnamed, "the address of the registry may not be reached")]
+    {
         let said: Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!((ran.status, &said["exists"]), (1, &Value::Null), "{said}");
         assert!(said["error"].as_str().unwrap().starts_with(why), "{said}");
