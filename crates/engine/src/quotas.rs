@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 use stead_domain::key::Caller;
-use stead_domain::ports::Blobs;
+use stead_domain::ports::{BlobError, Blobs};
 use stead_domain::source::TreeSize;
-use stead_domain::{Code, Error, Result, WorkspaceId};
+use stead_domain::{BlobId, Code, Error, Result, WorkspaceId};
 
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
@@ -76,9 +76,26 @@ pub(crate) struct BlobRoom {
     workspace: WorkspaceId,
     max: Option<u64>,
     unchecked: u64,
+    expected: u64,
 }
 
 impl BlobRoom {
+    /// Whether there is a bound to look at.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.max.is_some()
+    }
+
+    /// Refuses a blob that is still to be stored, when it does not fit beside those that were expected before; blocking.
+    pub(crate) fn expect(&mut self, id: BlobId, bytes: u64) -> Result<()> {
+        match self.blobs.open_blocking(self.workspace, id) {
+            Ok(_) => return Ok(()),
+            Err(BlobError::Missing(_)) => self.expected += bytes,
+            Err(error) => return Err(blobs_failed(error)),
+        }
+        let used = self.blobs.usage_blocking(self.workspace).map_err(blobs_failed)?;
+        check_bytes("blobs", self.max, used.bytes, self.expected)
+    }
+
     /// Notes bytes that were stored; blocking. Bytes that were there before take no room.
     pub(crate) fn note(&mut self, bytes: u64) -> Result<()> {
         self.unchecked += bytes;
@@ -132,7 +149,8 @@ impl Engine {
 
     /// The room for the blobs of an import.
     pub(crate) fn blob_room(&self, workspace: WorkspaceId) -> BlobRoom {
-        BlobRoom { blobs: self.blobs.clone(), workspace, max: self.settings.quotas.blob_bytes, unchecked: 0 }
+        let max = self.settings.quotas.blob_bytes;
+        BlobRoom { blobs: self.blobs.clone(), workspace, max, unchecked: 0, expected: 0 }
     }
 
     /// Refuses versions and layers of that many bytes when they do not fit.

@@ -3,6 +3,7 @@
 mod git;
 mod import;
 mod landing;
+mod preview;
 mod report;
 
 use stead_domain::changes::Changes;

@@ -2,6 +2,7 @@
 //! tree changes in one commit after the last of them, so a refused archive leaves the source as it was.
 
 use std::fs::File;
+use std::io::Seek as _;
 
 use stead_bundles::archive::{ArchiveError, read_archive};
 use stead_domain::key::Caller;
@@ -10,6 +11,7 @@ use stead_domain::{Code, Error, ProjectId, Result};
 
 use super::edit;
 use super::landing::{Landed, limit_reached, not_stored};
+use super::preview::Preview;
 use super::report::{ImportReport, SkippedMember, manifests};
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
@@ -34,12 +36,16 @@ impl Engine {
         body: Spooled,
     ) -> Result<ImportReport> {
         self.live_project(caller, id).await?;
-        self.require_blob_room(caller.workspace_id, 0).await?;
         let limits = self.import_limits();
+        let room = self.blob_room(caller.workspace_id);
         let mut landing = self.landing(caller.workspace_id);
         let (landed, report) = self
             .blocking(move || {
                 let mut input = File::open(body.path()).map_err(|error| refused(ArchiveError::Read(error)))?;
+                if room.is_bounded() {
+                    read_archive(&mut input, &limits, &mut Preview::new(room)).map_err(refused)?;
+                    input.rewind().map_err(|error| refused(ArchiveError::Read(error)))?;
+                }
                 let report = read_archive(&mut input, &limits, &mut landing).map_err(refused)?;
                 Ok((landing.finish()?, report))
             })
