@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::package_json::{PackageJsonError, object, string};
-use super::platform::Platform;
+use super::platform::{Platform, named_system};
 
 /// One package of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,13 +72,16 @@ impl PackageLock {
 
     /// The first package that names native variants for this platform of which the lock has none. npm installs such a lock
     /// without a word, and the package fails when it is loaded.
+    /// A lock that has variants for several systems was not cut to one machine: what it lacks could not be had.
     pub fn missing_variant(&self, platform: Platform<'_>) -> Option<MissingVariant> {
         let locked: BTreeSet<&str> = self.packages.iter().map(|package| package.name.as_str()).collect();
         self.optional.iter().find_map(|(package, names)| {
             let mut needed = names.iter().filter(|name| platform.is_named_by(name)).peekable();
             let variant = (*needed.peek()?).clone();
             let has_one = needed.any(|name| locked.contains(name.as_str()));
-            (!has_one).then(|| MissingVariant { package: package.clone(), variant })
+            let others = names.iter().filter(|name| locked.contains(name.as_str()));
+            let systems: BTreeSet<&str> = others.filter_map(|name| named_system(name)).collect();
+            (!has_one && systems.len() < 2).then(|| MissingVariant { package: package.clone(), variant })
         })
     }
 
@@ -178,6 +181,10 @@ mod tests {
         assert_eq!((missing.package.as_str(), missing.variant.as_str()), ("rollup", "@rollup/rollup-linux-x64-gnu"));
         assert!(missing.to_string().contains("another platform: `@rollup/rollup-linux-x64-gnu`"), "{missing}");
         assert!(lock("linux-x64-musl", "").missing_variant(here).is_some());
+        let several = r#""lockfileVersion":3,"packages":{"node_modules/sass":{"version":"1.0.0","optionalDependencies":
+            {"sass-linux-x64":"1","sass-darwin-x64":"1","sass-win32-x64":"1"}},"node_modules/sass-darwin-x64":{"version":"1"},
+            "node_modules/sass-win32-x64":{"version":"1"}}"#;
+        assert_eq!(PackageLock::parse(format!("{{{several}}}").as_bytes()).unwrap().missing_variant(here), None);
         assert_eq!(lock("linux-x64-gnu", "").missing_variant(here), None);
         assert_eq!(lock("linux-x64-musl", "").missing_variant(Platform { glibc: false, ..here }), None);
         // No variant for this machine exists, or the package itself is not for it.

@@ -32,6 +32,27 @@ impl Platform<'_> {
     }
 }
 
+/// The system that a variant's name says it is for.
+pub(super) fn named_system(name: &str) -> Option<&str> {
+    const SYSTEMS: [&str; 14] = [
+        "android",
+        "darwin",
+        "freebsd",
+        "linux",
+        "linuxmusl",
+        "macos",
+        "netbsd",
+        "openbsd",
+        "openharmony",
+        "osx",
+        "sunos",
+        "win",
+        "win32",
+        "windows",
+    ];
+    name.split(['-', '/', '.', '_']).find(|part| SYSTEMS.contains(part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,7 +101,7 @@ impl YarnLock {
                     match range.strip_prefix("file:") {
                         Some(path) => lock.add_file(path),
                         None if ["./", "../", "/", "~/"].iter().any(|place| range.starts_with(place)) => {
-                            lock.add_file(range)
+                            lock.add_file(range);
                         }
                         // A link is a place, not content.
                         None => hashed |= range.starts_with("link:"),

@@ -47,10 +47,9 @@ impl YarnSettings {
         }
         let runs = root.get("plugins").is_some_and(|plugins| plugins != &Value::Array(Vec::new()));
         // An address's own certificates, and other places for what lies in the root.
-        let elsewhere = root.to_owned().into_iter().any(|(key, value)| {
-            key.ends_with("Path") && key != "yarnPath"
-                || value.to_string().contains("FilePath")
-                || key == "lockfileFilename"
+        let elsewhere = root.iter().any(|(key, value)| {
+            let is_place = key.ends_with("Path") && key != "yarnPath";
+            is_place || value.to_string().contains("FilePath") || key == "lockfileFilename"
         });
         settings.needs_whole_source |= runs || elsewhere;
         Ok(settings)
