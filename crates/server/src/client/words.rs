@@ -27,6 +27,7 @@ pub(super) fn hint(code: &str) -> Option<&'static str> {
         "session_not_found" | "response_not_found" | "turn_not_found" => "`stead session list` shows what there is",
         "stead_key_not_found" | "key_not_found" => "`stead key list` shows what there is",
         "session_busy" => "wait for the running task, or start another session",
+        "quota_exhausted" => "`stead usage` shows how much is kept beside each quota",
         "environment_exists" => "two projects cannot have one mount path; choose another name",
         _ => return None,
     })

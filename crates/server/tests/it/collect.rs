@@ -181,6 +181,70 @@ fn versions_beyond_those_kept_go_and_what_is_pinned_stays() {
 }
 
 #[test]
+fn a_session_keeps_the_version_that_it_began_with_whatever_is_given_up_meanwhile() {
+    needs_root!();
+    sessions_keep_their_versions(&[]);
+}
+
+#[test]
+fn a_session_keeps_its_version_on_postgresql() {
+    needs_root!();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let Some(database) = runtime.block_on(stead_testkit::database::postgres()) else { return };
+    sessions_keep_their_versions(&[("database.url", &database.url_text())]);
+}
+
+fn sessions_keep_their_versions(settings: &[(&str, &str)]) {
+    let own = [("projects.keep_versions", "1"), ("sessions.idle_stop", "1s")];
+    let server = TestServer::start(&[&own, settings].concat());
+    let api = Api::of(&server);
+    let project = api.environment("race", &[]);
+    build_with(&api, &project, "0");
+    let harness = api.post("/v1/harnesses", &json!({"name": "n", "base": "shell", "environment": project})).ok();
+    let over = AtomicBool::new(false);
+    let (began, given_up) = std::thread::scope(|scope| {
+        let sessions: Vec<_> = (0..2)
+            .map(|_| {
+                let (api, over, harness) = (api.clone(), &over, &harness["id"]);
+                scope.spawn(move || {
+                    let mut began = Vec::new();
+                    while !over.load(Ordering::SeqCst) {
+                        let body = json!({"input": "cat /env/race/marker", "metadata": {"harness_id": harness}});
+                        began.push(api.ask(&body).ok());
+                    }
+                    began
+                })
+            })
+            .collect();
+        // Every version is given up as soon as the next one is there, unless a session was faster.
+        let mut given_up = 0;
+        for number in 1..=12 {
+            build_with(&api, &project, &number.to_string());
+            given_up += collect(&api)["versions"].as_u64().unwrap();
+        }
+        over.store(true, Ordering::SeqCst);
+        (sessions.into_iter().flat_map(|session| session.join().unwrap()).collect::<Vec<Value>>(), given_up)
+    });
+    // Deleted sessions hold nothing: what they held goes, what others hold stays.
+    let (deleted, living): (Vec<_>, Vec<_>) = began.iter().enumerate().partition(|(index, _)| index % 3 == 0);
+    for (_, response) in deleted {
+        let session = text(&response["metadata"]["session_id"]);
+        assert!(api.delete(&format!("/v1/sessions/{session}")).status < 300);
+    }
+    let given_up = given_up + collect(&api)["versions"].as_u64().unwrap();
+    for (_, response) in &living {
+        let version = response["metadata"]["environment_version"].as_u64().unwrap();
+        assert_eq!(said(response), (version - 1).to_string());
+        assert_eq!(said(&api.go_on(response, "cat /env/race/marker")), said(response), "version {version}");
+    }
+    let held: std::collections::BTreeSet<u64> =
+        living.iter().map(|(_, response)| response["metadata"]["environment_version"].as_u64().unwrap()).collect();
+    assert!(held.len() > 2, "sessions began on several versions: {held:?}");
+    assert_eq!(versions_on_disk(&server).len() as u64, 13 - given_up);
+    assert!(versions_on_disk(&server).len() <= held.len() + 1, "{held:?}: {:?}", versions_on_disk(&server));
+}
+
+#[test]
 fn contents_that_nothing_names_go_after_the_grace_and_the_others_stay() {
     needs_root!();
     let server = TestServer::start(&SHORT);

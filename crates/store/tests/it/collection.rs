@@ -63,7 +63,7 @@ async fn layers_go_one_by_one(database: TestDatabase) {
     for _ in 0..2 {
         // Once more is no fault.
         commit(&store, Changes::new().remove(Removal::Layer(two.id))).await;
-        assert_eq!(store.layers_list(samples.workspace_id, "node").await.unwrap(), [one.clone()]);
+        assert_eq!(store.layers_list(samples.workspace_id, "node").await.unwrap(), std::slice::from_ref(&one));
         assert_eq!(store.layer_by_key(samples.workspace_id, "node", blob(1)).await.unwrap(), Some(one.clone()));
     }
     assert_eq!(store.layers_list(other.workspace_id, "node").await.unwrap(), [theirs]);

@@ -243,39 +243,59 @@ fn an_environment_through_its_life() {
     assert_eq!(body["declared"], json!({"pip": [], "npm": [], "apt": []}));
     let list = conforms("EnvironmentList", &EnvironmentList { environments: vec![Environment::listed(view.clone())] });
     assert!(list["environments"][0].get("versions").is_none());
-    let versions = serde_json::to_value(VersionList::from(view)).unwrap();
+    let versions = serde_json::to_value(VersionList::from(view.clone())).unwrap();
     conforms("EnvironmentVersion", &versions["versions"][0]);
     assert_eq!(versions["active"], json!(1));
+    let gone = ready.clone().remove_version(samples.at).unwrap();
+    let view = ProjectView { builds: vec![gone.clone()], ..view };
+    let versions = serde_json::to_value(VersionList::from(view)).unwrap();
+    let entry = conforms("EnvironmentVersion", &versions["versions"][0]);
+    assert_eq!(entry["status"], "unknown");
+    assert!(entry["error"].as_str().unwrap().contains("removed"), "{entry}");
+    assert_eq!(conforms("EnvironmentBuild", &BuildRecord::of(gone, None))["status"], "ready");
     let record = conforms("EnvironmentBuild", &BuildRecord::of(ready, Some(String::new())));
     assert_eq!((&record["files"], &record["bytes"], &record["log"]), (&json!(10), &json!(20), &json!("")));
 
     let write: EnvironmentWrite = serde_json::from_value(body).unwrap();
-    write.check().expect("what was read may be sent back");
+    write.into_text("a".to_owned()).expect("what was read may be sent back");
 }
 
 #[test]
-fn declared_packages_and_interpreters_are_refused_by_name() {
-    let check = |body: Value| serde_json::from_value::<EnvironmentWrite>(body).unwrap().check();
+fn packages_that_cannot_be_read_are_refused_by_name() {
+    let read = |body: Value| serde_json::from_value::<EnvironmentWrite>(body).unwrap().into_text("a".to_owned());
     for (body, param) in [
-        (json!({"name": "a", "packages": {"pip": ["six"]}}), "packages.pip"),
-        (json!({"name": "a", "packages": {"npm": [], "apt": ["ffmpeg"]}}), "packages.apt"),
-        (json!({"name": "a", "runtime": {"python": "3.9"}}), "runtime.python"),
+        (json!({"packages": ["six"]}), "packages"),
+        (json!({"packages": {"cargo": []}}), "packages.cargo"),
+        (json!({"packages": {"npm": "left-pad"}}), "packages.npm"),
+        (json!({"packages": {"pip": [3]}}), "packages.pip"),
     ] {
-        let error = check(body).unwrap_err();
-        assert_eq!((error.code, error.param.as_deref()), (Code::ProjectInvalid, Some(param)));
+        assert_eq!(read(body).unwrap_err().param.as_deref(), Some(param));
     }
-    assert_eq!(check(json!({"name": "a", "packages": ["six"]})).unwrap_err().param.as_deref(), Some("packages"));
-    check(json!({"name": "a", "packages": {"pip": [], "npm": null}, "runtime": {"python": ""}})).unwrap();
+    let text = read(json!({"packages": {"pip": ["six"], "npm": null}, "runtime": {"python": "3.12"}})).unwrap();
+    assert_eq!((text.packages.len(), text.python.as_deref()), (1, Some("3.12")));
 }
 
 #[test]
 fn trees_and_imports() {
     let entries = [source_directory("a"), source_file("a/b.txt", 4)];
-    let body = conforms("EnvironmentFileList", &FileTree::of(&entries, TreeSize { files: 1, bytes: 4 }));
-    assert_eq!(body["entries"][1], json!({"path": "a/b.txt", "dir": false, "bytes": 4, "mtime": 0}));
+    let body = conforms("EnvironmentFileList", &FileTree::page(&entries, true, TreeSize { files: 1, bytes: 4 }));
+    assert_eq!(
+        body["entries"][1],
+        json!({"path": "a/b.txt", "dir": false, "bytes": 4, "mtime": 0, "stead_executable": true})
+    );
+    assert_eq!(body["stead_after"], "a/b.txt");
     let members = (0..300).map(|number| SkippedMember { name: number.to_string(), reason: "a link".into() }).collect();
     let size = TreeSize { files: 5, bytes: 6 };
-    let report = ImportReport { written: 2, skipped: 900, skipped_members: members, size };
+    let report = ImportReport {
+        written: 2,
+        skipped: 900,
+        skipped_members: members,
+        size,
+        taken: None,
+        submodules: Vec::new(),
+        lfs_pointers: Vec::new(),
+        ignored_manifests: Vec::new(),
+    };
     let body = conforms("EnvironmentImportResult", &ImportResult::from(report));
     assert_eq!(
         (&body["written"], &body["skipped"], &body["count"], &body["bytes"]),

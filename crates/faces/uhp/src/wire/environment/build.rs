@@ -5,10 +5,13 @@ use stead_domain::Timestamp;
 use stead_domain::build::{Build, BuildFailure, BuildLimit, BuildState, Package};
 use stead_engine::ProjectView;
 
-/// Of a version whose files were removed nothing is known but its record.
-fn build_status(build: &Build) -> &'static str {
-    match build.state {
-        BuildState::Ready if build.is_removed() => "unknown",
+/// Of a version whose files were removed nothing is known but its record, which a build's own status has no word for.
+fn version_status(build: &Build) -> &'static str {
+    if build.is_removed() { "unknown" } else { build_status(build.state) }
+}
+
+fn build_status(state: BuildState) -> &'static str {
+    match state {
         BuildState::Waiting | BuildState::Running => "building",
         BuildState::Ready => "ready",
         BuildState::Failed => "failed",
@@ -47,7 +50,7 @@ impl From<&Build> for VersionEntry {
     fn from(build: &Build) -> Self {
         Self {
             version: build.number,
-            status: build_status(build),
+            status: version_status(build),
             stage: stage(build),
             started_at: build.started_at.as_seconds(),
             finished_at: build.finished_at.map(Timestamp::as_seconds),
@@ -100,7 +103,7 @@ pub struct BuildRecord {
 impl BuildRecord {
     /// The record, with its log when it was asked for.
     pub fn of(build: Build, log: Option<String>) -> Self {
-        let (status, stage, error) = (build_status(&build), stage(&build), failure(&build));
+        let (status, stage, error) = (build_status(build.state), stage(&build), failure(&build));
         let size = build.version.as_ref().map(|version| version.size);
         Self {
             id: build.project_id.to_string(),
