@@ -24,6 +24,11 @@ pub fn version_fits(specifier: &str, version: &str) -> Option<bool> {
     Some(fits)
 }
 
+/// Which of two versions is the newer. None when one of them is not plain.
+pub(super) fn order(one: &str, other: &str) -> Option<std::cmp::Ordering> {
+    Some(compare(&numbers(one)?, &numbers(other)?))
+}
+
 fn clause_fits(clause: &str, version: &[u64]) -> Option<bool> {
     if clause == "*" {
         return Some(true);
