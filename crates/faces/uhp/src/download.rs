@@ -123,7 +123,9 @@ impl Stored<'_> {
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             }
             Reading::Unchanged => {
+                // Its length would be the file's. An empty body of known size would be given that size, so this one has none.
                 answered.remove(header::CONTENT_LENGTH);
+                *response.body_mut() = Body::from_stream(stream::empty::<io::Result<Bytes>>());
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
             }
             Reading::Whole | Reading::Beyond => {}

@@ -14,7 +14,7 @@ use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{Blobs, SandboxLimits, Store};
-use stead_engine::{CollectionSettings, Engine, Limits, Parts, Quotas, Settings};
+use stead_engine::{CollectionSettings, Engine, GitSettings, Limits, Parts, Quotas, Settings};
 use stead_face_uhp::{FaceState, VERSION, router};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_testkit::database::{TestDatabase, sqlite};
@@ -123,6 +123,7 @@ impl Server {
                     disk_bytes: 1 << 30,
                     disk_files: 1000,
                 },
+                git: GitSettings { allowed_hosts: Vec::new(), time_limit: Duration::from_mins(1), slots: 1 },
                 spool: path.join("spool"),
             },
             node: "node".to_owned(),

@@ -19,7 +19,7 @@ async fn call(server: &Server, method: Method, path: &str, headers: &[(&str, &st
 
 #[tokio::test]
 async fn reads_are_partial_conditional_and_silent() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let file = format!("/v1/environments/{}/files/a.txt", server.environment("Demo").await);
     let text = "0123456789".repeat(99);
     let written = server.call(Method::PUT, &file, text.clone()).await;
@@ -70,7 +70,7 @@ async fn reads_are_partial_conditional_and_silent() {
 
 #[tokio::test]
 async fn writes_happen_only_to_what_the_caller_has_seen() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let files = format!("/v1/environments/{}/files", server.environment("Demo").await);
     let (file, directory) = (format!("{files}/d/a.txt"), format!("{files}/d"));
     let put = async |headers: &[(&str, &str)], body: &str| call(&server, Method::PUT, &file, headers, body).await;
@@ -113,7 +113,7 @@ async fn writes_happen_only_to_what_the_caller_has_seen() {
 
 #[tokio::test]
 async fn the_executable_bit_changes_without_the_bytes() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let files = format!("/v1/environments/{}/files", server.environment("Demo").await);
     let file = format!("{files}/run.sh");
     let tag = server.call(Method::PUT, &file, "echo").await.header("etag").to_owned();
@@ -140,7 +140,7 @@ async fn the_executable_bit_changes_without_the_bytes() {
 
 #[tokio::test]
 async fn large_trees_are_listed_whole_and_in_pages() {
-    let server = Server::start(true).await;
+    let server = Server::start().await;
     let id = server.environment("Large").await;
     let files = format!("/v1/environments/{id}/files");
     let mut entries = vec![source_directory("d"), source_directory("e"), source_file("d é?", 3)];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stead_domain::declared::PackageSpec;
 use stead_domain::ports::{
-    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Checked, Observed, Outcome, PortFuture, Provider,
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Checked, Endpoint, Observed, Outcome, PortFuture, Provider,
     ProviderCapabilities, ProviderError, Registries, Runtime, StartSpec,
 };
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
