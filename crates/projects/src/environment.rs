@@ -229,7 +229,10 @@ mod tests {
         assert!(!env.contains_key("GVBINDIR") && !env.contains_key("MAGICK_CONFIGURE_PATH"));
         let both = SystemPackages { graphviz: true, magick: true };
         let env = session_env(&slug, Installed { venv: false, apt: Some(both) });
-        assert_eq!((&env["GVBINDIR"], &env["MAGICK_CODER_MODULE_PATH"]), (&format!("{library}/graphviz"), &format!("{library}/magick/coders")));
+        assert_eq!(
+            (&env["GVBINDIR"], &env["MAGICK_CODER_MODULE_PATH"]),
+            (&format!("{library}/graphviz"), &format!("{library}/magick/coders"))
+        );
         let mut installer = installer_env(&BuildSettings::new(slug));
         add_apt(&mut installer, "/env/a");
         assert!(installer["PATH"].starts_with("/env/a/apt/usr/bin:") && installer["PATH"].ends_with(SYSTEM_PATH));

@@ -22,8 +22,17 @@ struct Listed {
 
 /// Reads the output of a step's [`PackageList::Pip`](crate::plan::PackageList) command; nothing when it is not such an output.
 pub fn parse_pip(output: &[u8]) -> Vec<Package> {
+    parse("pip", output)
+}
+
+/// The same for [`PackageList::NpmAll`](crate::plan::PackageList).
+pub fn parse_npm(output: &[u8]) -> Vec<Package> {
+    parse("npm", output)
+}
+
+fn parse(manager: &str, output: &[u8]) -> Vec<Package> {
     let listed: Vec<Listed> = serde_json::from_slice(output).unwrap_or_default();
-    listed.into_iter().map(|item| package("pip", item.name, item.version)).collect()
+    listed.into_iter().map(|item| package(manager, item.name, item.version)).collect()
 }
 
 /// Reads the output of a step's [`PackageList::Apt`](crate::plan::PackageList) command: names and versions as packages say them of

@@ -77,8 +77,9 @@ impl Engine {
     ) -> Result<Layer, Stopped> {
         let index = run.index;
         let step = &plan.steps[index];
-        let inputs: String = step.key_inputs.iter().map(|input| format!("\n  {input}")).collect();
-        run.log.line(&format!("{}: installing{inputs}", step.name)).await?;
+        let begun = [format!("{}: installing", step.name)];
+        let inputs = step.key_inputs.iter().map(|input| format!("  {input}"));
+        run.log.line(&begun.into_iter().chain(inputs).collect::<Vec<_>>().join("\n")).await?;
         let place = self.prepare(work, plan.clone(), index, run.lowers.clone()).await?;
         let sandbox = self.open_sandbox(work, step, &place).await?;
         self.faults.point("build.step.opened");
@@ -221,6 +222,7 @@ impl Engine {
         for list in &step.packages {
             let (command, parse): (_, fn(&[u8]) -> Vec<Package>) = match list {
                 PackageList::Pip(command) => (command, packages::parse_pip),
+                PackageList::NpmAll(command) => (command, packages::parse_npm),
                 PackageList::Apt(command) => (command, packages::parse_apt),
                 PackageList::Npm => continue,
             };

@@ -10,7 +10,7 @@ use super::python::{Call, Install};
 use super::step::{Draft, PackageList, StepFiles};
 use super::{NODE_MODULES, PlanError, Planner, VENV};
 use crate::environment::installer_env;
-use crate::toolchain::{NODE, NPM};
+use crate::toolchain::{BASH, NODE, NPM};
 
 /// Where lists of packages are written, and what a failure names.
 const PIP: &str = "packages.pip";
@@ -18,6 +18,8 @@ const NPM_LIST: &str = "packages.npm";
 const PYTHON: &str = "runtime.python";
 /// Installs aside, then puts the packages among those that another manager than npm installed.
 const BESIDE: &str = include_str!("../scripts/install_beside.js");
+/// npm's list of what it installed lies in a sealed layer below, and npm gives up a list that it cannot write.
+const OPEN_LIST: &str = "list=node_modules/.package-lock.json; test ! -f $list || chmod u+w $list";
 /// A step's name goes into every line about it.
 const NAMED: usize = 200;
 
@@ -113,7 +115,15 @@ impl Planner<'_> {
             if beside { &[NODE, "-e", BESIDE, NPM] } else { &[NODE, NPM, "install", "--no-save", "--"] };
         let env = installer_env(self.settings);
         let argv = front.iter().copied().chain(declared.npm.iter().map(PackageSpec::as_str));
-        let commands = vec![self.command(&env, argv)];
+        let mut commands = vec![self.command(&env, argv)];
+        if manifest.is_some() && !beside {
+            commands.insert(0, self.command(&env, [BASH, "-c", OPEN_LIST]));
+        }
+        let list = match beside {
+            // No manager has a list of both.
+            true => PackageList::NpmAll(self.command(&env, [NODE, "-e", BESIDE, "list"])),
+            false => PackageList::Npm,
+        };
         self.push(Draft {
             stage: Stage::NodePackages,
             name: format!("npm install {}", named(declared, PackageManager::Npm)),
@@ -123,7 +133,7 @@ impl Planner<'_> {
             keep,
             lower: below,
             commands,
-            packages: vec![PackageList::Npm],
+            packages: vec![list],
             pinned: false,
         });
         Ok(())
@@ -135,7 +145,7 @@ mod tests {
     use super::super::tests::{Files, files, plan_with, project, settings, toolchain};
     use super::super::{BuildSettings, InstallPlan, StepFiles};
     use super::*;
-    use crate::toolchain::{Python, Toolchain};
+    use crate::toolchain::{NodeTool, Python, Toolchain};
 
     const OTHER: &str = "/opt/stead/python3.9/bin/python3.9";
 
@@ -210,6 +220,18 @@ mod tests {
         let other = plan(&project(), &declared(&["a==2"], &["c@2"], &[], ""));
         let changed: Vec<_> = (0..7).filter(|index| after.steps[*index].key != other.steps[*index].key).collect();
         assert_eq!(changed, [0, 1, 2, 3, 6]);
+        // Another manager's directory is not npm's to change.
+        let mut pnpm = files(&[("package.json", r#"{"packageManager":"pnpm@9.1.0"}"#)]);
+        pnpm.insert("pnpm-workspace.yaml".into(), b"{}".to_vec());
+        let mut tools = tools();
+        tools.node_tools.pnpm.push(NodeTool { program: "/opt/stead/pnpm.cjs".into(), version: "9.1.0".into() });
+        let beside = plan_with(&pnpm, &tools, &declared(&[], &["c@2"], &[], "")).unwrap();
+        let last = beside.steps.last().unwrap();
+        assert_eq!(
+            (last.commands.len(), &last.commands[0].argv[3..]),
+            (1, &["/usr/bin/npm".to_owned(), "c@2".to_owned()][..])
+        );
+        assert!(last.commands[0].argv[1] == "-e" && matches!(last.packages[0], PackageList::NpmAll(_)));
         for (spec, pinned) in [("a==1", true), ("a===1", true), ("a==1.*", false), ("a==1,<3", false), ("a", false)] {
             assert_eq!(plan(&Files::new(), &declared(&[spec], &[], &[], "")).steps[0].pinned, pinned, "{spec}");
         }

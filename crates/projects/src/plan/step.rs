@@ -47,6 +47,8 @@ pub enum PackageList {
     Pip(Command),
     /// Look at the kept tree with [`packages::read_npm`](crate::packages::read_npm).
     Npm,
+    /// Run this in the sandbox; its output goes to [`packages::parse_npm`](crate::packages::parse_npm).
+    NpmAll(Command),
     /// Run this in the sandbox; its output goes to [`packages::parse_apt`](crate::packages::parse_apt).
     Apt(Command),
 }
