@@ -38,6 +38,7 @@ const WORDS: &[(&str, GitFailure)] = &[
     ("host key verification failed", GitFailure::HostKey),
     ("certificate", GitFailure::Certificate),
     ("could not read username", GitFailure::Credentials),
+    ("unable to get password", GitFailure::Credentials),
     ("could not read password", GitFailure::Credentials),
     ("authentication failed", GitFailure::Credentials),
     ("permission denied", GitFailure::Credentials),
@@ -95,6 +96,7 @@ mod tests {
                 "error: unable to read askpass response from '/bin/false'\nfatal: could not read Username for 'http://h': terminal prompts disabled",
                 GitFailure::Credentials,
             ),
+            ("fatal: unable to get password from user", GitFailure::Credentials),
             ("remote: Not Found\nfatal: Authentication failed for 'https://h/x/'", GitFailure::Credentials),
             (
                 "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.",

@@ -104,6 +104,10 @@ impl Engine {
         let commands = Commands { runtime, import, time_limit: self.settings.git.time_limit };
         let taken = self.git_fetch(&commands).await?;
         self.faults.point("import.fetched");
+        // A fast host may have brought too much between two looks.
+        if let Some(limit) = workshop.sandbox()?.exceeded().await {
+            return Err(self.git_exceeded(&limit));
+        }
         let tree = self.git_tree(&commands, &taken.commit).await?;
         let skipped_members = tree.skipped_members.iter();
         let skipped_members = skipped_members
