@@ -22,13 +22,22 @@ pub(super) struct Inputs {
     pub(super) reads_members: bool,
     /// The directories of these packages as the lock names them; None where it does not, and every directory may be one.
     pub(super) members: Option<Vec<String>>,
+    /// Whether the install changes something beside `node_modules`, though it reads nothing there.
+    pub(super) writes_beside: bool,
     /// Whether optional packages are left out.
     pub(super) omits_optional: bool,
 }
 
 impl Inputs {
     pub(super) fn new(manifest: SourceEntry) -> Self {
-        Self { files: vec![manifest], whole: false, reads_members: false, members: None, omits_optional: false }
+        Self {
+            files: vec![manifest],
+            whole: false,
+            reads_members: false,
+            members: None,
+            writes_beside: false,
+            omits_optional: false,
+        }
     }
 
     pub(super) fn add(&mut self, file: Option<&SourceEntry>) {

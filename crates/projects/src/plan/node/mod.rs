@@ -70,7 +70,7 @@ impl Planner<'_> {
         let argv = std::iter::once(NODE.to_owned()).chain(install.argv);
         let commands = vec![self.command(&install.env, argv)];
         // Workspaces, local packages and install scripts write beside node_modules: built files, nested node_modules.
-        let keep = if inputs.whole || inputs.reads_members { "" } else { NODE_MODULES };
+        let keep = if inputs.whole || inputs.reads_members || inputs.writes_beside { "" } else { NODE_MODULES };
         self.push(Draft {
             stage: Stage::NodePackages,
             name: install.name,

@@ -101,6 +101,12 @@ fn installs_are_frozen_and_by_a_tool_that_writes_the_lock_s_format() {
     let plan = planned(&source);
     assert!(plan.log.iter().any(|line| line == ".yarnrc.yml: nodeLinker is pnp; node-modules is used instead"));
     assert_eq!(plan.steps[0].commands[0].env["YARN_NODE_LINKER"], "node-modules");
+    let mut source = source;
+    source.insert(".yarn/install-state.gz".to_owned(), b"1".to_vec());
+    assert_eq!(node_step(&source).key, plan.steps[0].key);
+    source.insert(".pnp.cjs".to_owned(), b"1".to_vec());
+    let step = node_step(&source);
+    assert_eq!((names(&step), step.keep.as_str()), (vec![".pnp.cjs", ".yarnrc.yml", "package.json", "yarn.lock"], ""));
 }
 
 #[test]

@@ -19,6 +19,11 @@ const SETTINGS: &str = ".yarnrc.yml";
 /// Patches, releases and, where the project keeps them, archives.
 const DIRECTORY: &str = ".yarn";
 
+/// What Yarn notes there of an install on another machine.
+const STATE: [&str; 3] = [".yarn/install-state.gz", ".yarn/build-state.yml", ".yarn/unplugged/"];
+/// How programs find packages without `node_modules`.
+const PLUG_AND_PLAY: [&str; 3] = [".pnp.cjs", ".pnp.js", ".pnp.loader.mjs"];
+
 impl Planner<'_> {
     pub(super) fn yarn_classic(
         &mut self,
@@ -83,6 +88,11 @@ impl Planner<'_> {
             let linker = linker.as_deref().unwrap_or("pnp, by default");
             self.log.push(format!("{SETTINGS}: nodeLinker is {linker}; node-modules is used instead"));
         }
+        // Yarn removes them, and bundlers would look for packages by them: that they are gone is part of the layer.
+        for name in PLUG_AND_PLAY {
+            inputs.writes_beside |= self.sources.file(name).is_some();
+            inputs.add(self.sources.file(name));
+        }
         let keeps_archives = self.sources.beneath(&format!("{DIRECTORY}/cache")).next().is_some();
         let env = self.yarn_env(lock.is_some(), keeps_archives);
         let arguments: &[&str] = if lock.is_some() { &["install", "--immutable"] } else { &["install"] };
@@ -139,7 +149,9 @@ impl Planner<'_> {
 
     /// Both kinds of settings, since each Yarn looks for a release in either. Answers the linker.
     fn read_yarn_settings(&mut self, inputs: &mut Inputs) -> Result<Option<String>, PlanError> {
-        self.sources.beneath(DIRECTORY).for_each(|file| inputs.add(Some(file)));
+        let is_state = |file: &&SourceEntry| STATE.iter().any(|name| file.path.as_str().starts_with(name));
+        let files = self.sources.beneath(DIRECTORY).filter(|file| !is_state(file));
+        files.for_each(|file| inputs.add(Some(file)));
         let mut linker = None;
         for name in [CLASSIC_SETTINGS, SETTINGS] {
             let Some(file) = self.sources.file(name) else { continue };
