@@ -110,6 +110,8 @@ pub(crate) fn copy_to(directory: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     for place in [&etc, &dpkg] {
         make_directory(place)?;
     }
+    // The step's user has to read what is mounted; other users of the machine do not come this far.
+    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o700))?;
     let mut main = std::fs::read(Path::new(CONFIGURATION).join("apt.conf")).unwrap_or_default();
     main.extend_from_slice(overrides().as_bytes());
     for (inside, path) in configuration() {
@@ -151,6 +153,8 @@ mod tests {
         let mounts = copy_to(&scratch.path().join("system")).unwrap();
         let inside: Vec<_> = mounts.iter().map(|(inside, _)| inside.as_str()).collect();
         assert_eq!(inside, ["/etc/apt", "/var/lib/dpkg"]);
+        let mode = std::fs::metadata(scratch.path().join("system")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
         let main = std::fs::read_to_string(mounts[0].1.join("apt.conf")).unwrap();
         assert!(main.ends_with(&overrides()));
         for name in ["sources.list", "trusted.gpg"].iter().filter(|name| Path::new(CONFIGURATION).join(name).is_file())

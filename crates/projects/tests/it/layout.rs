@@ -7,6 +7,7 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use stead_domain::build::PlacedLayer;
 use stead_domain::ports::MountSource;
 use stead_domain::{LayerId, Slug};
+use stead_projects::environment::{Installed, SystemPackages};
 use stead_projects::layout::{PreviousVersion, SourceTree, Whiteouts, remove_tree, seal_tree};
 use stead_projects::plan::{self, BuildSettings};
 use stead_projects::toolchain::{NodeTools, PYTHON, Python};
@@ -210,6 +211,29 @@ fn mounts_nest_and_merge_only_where_a_whole_layer_touched() {
         shown(&[python.clone(), node.clone(), group("", &[4])]),
         ["/env/studio 4:source", "/env/studio/.venv 2/.venv:1/.venv", "/env/studio/node_modules 3/node_modules"]
     );
+    make(6, "apt/usr/bin");
+    make(7, "apt/usr/bin");
+    let system = group("apt", &[6]);
+    let every = [system.clone(), python.clone(), node.clone()];
+    let places =
+        ["/env/studio/.venv 2/.venv:1/.venv", "/env/studio/apt 6/apt", "/env/studio/node_modules 3/node_modules"];
+    assert_eq!(shown(&every), [["/env/studio source"].as_slice(), &places].concat());
+    // A script that put something into `apt` makes it part of the overlay, and that alone.
+    assert_eq!(
+        shown(&[every.as_slice(), &[group("", &[7])]].concat()),
+        ["/env/studio 7:6:source", places[0], places[2]]
+    );
+    let installed = |layers: &[PlacedLayer]| target.layout.installed(workspace(), layers).unwrap();
+    assert_eq!(installed(&every), Installed { venv: true, apt: Some(SystemPackages::default()) });
+    assert_eq!(installed(&[node.clone(), group("", &[7])]), Installed::default());
+    let triplet =
+        std::fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    if let Some(triplet) =
+        triplet.into_iter().find(|name| name.starts_with(std::env::consts::ARCH) && name.contains("-linux-gnu"))
+    {
+        make(6, &format!("apt/usr/lib/{triplet}/graphviz"));
+        assert!(installed(&[system]).apt.is_some_and(|packages| packages.graphviz && !packages.magick));
+    }
     assert_eq!(
         shown(&[python, node, group("", &[5])]),
         ["/env/studio 5:2:1:source", "/env/studio/node_modules 3/node_modules"]

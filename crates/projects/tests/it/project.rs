@@ -133,7 +133,7 @@ impl Project {
             let mut output = None;
             let pip = step.packages.iter().filter_map(|list| match list {
                 PackageList::Pip(command) => Some(command),
-                PackageList::Npm => None,
+                PackageList::Npm | PackageList::NpmAll(_) | PackageList::Apt(_) => None,
             });
             for command in step.commands.iter().chain(pip) {
                 let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
