@@ -83,7 +83,8 @@ impl fmt::Display for GitRef {
 fn is_ref_name(name: &str) -> bool {
     let forbidden =
         |character: char| character.is_control() || character.is_whitespace() || "~^:?*[\\".contains(character);
-    let segment = |segment: &str| !segment.is_empty() && !segment.starts_with('.') && !segment.ends_with(".lock");
+    let is_lock = |segment: &str| segment.rsplit_once('.').is_some_and(|(_, end)| end == "lock");
+    let segment = |segment: &str| !segment.is_empty() && !segment.starts_with('.') && !is_lock(segment);
     name != "@"
         && !name.contains("..")
         && !name.contains("@{")

@@ -93,6 +93,9 @@ pub enum UrlRefusal {
     /// A port that is no number from 1 to 65535.
     #[error("the port of the url is not a number from 1 to 65535")]
     Port,
+    /// The port that mail is handed over at, which nobody serves repositories on.
+    #[error("port 25 is not fetched from")]
+    Mail,
     /// Nothing after the host.
     #[error("the url names no repository behind its host")]
     Path,
@@ -245,6 +248,7 @@ fn split_port(place: &str) -> Result<(&str, Option<u16>), UrlRefusal> {
     }
     match digits.parse() {
         Ok(0) | Err(_) => Err(UrlRefusal::Port),
+        Ok(25) => Err(UrlRefusal::Mail),
         Ok(port) => Ok((host, Some(port))),
     }
 }
@@ -358,6 +362,7 @@ mod tests {
             ("https://host:0/x", Port),
             ("https://host:65536/x", Port),
             ("https://host:+1/x", Port),
+            ("http://host:25/x", Mail),
             ("https://host/x#y", Fragment),
             ("https://host/x?y", Fragment),
             ("https://a%zz@host/x", User),

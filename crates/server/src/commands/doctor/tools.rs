@@ -59,7 +59,27 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
         }
     });
     findings.push(node_tools(&tools, data));
+    findings.push(git());
     findings
+}
+
+/// What imports from git run: programs of this machine, which sandboxes see where they lie.
+fn git() -> Finding {
+    let is_there =
+        |name: &str| ["/usr/local/bin", "/usr/bin"].iter().any(|directory| Path::new(directory).join(name).is_file());
+    if !is_there("git") {
+        let text = "git is not there: nothing can be imported from git";
+        return Finding::missing("git", false, text, Some(install("git")));
+    }
+    if !is_there("ssh") {
+        let text = "git imports over http and https; ssh is not there";
+        return Finding {
+            standing: Standing::Partial,
+            fix: Some(install("openssh-client")),
+            ..Finding::good("git", text)
+        };
+    }
+    Finding::good("git", "git imports over http, https and ssh")
 }
 
 fn node_tools(tools: &Toolchain, data: &Path) -> Finding {
