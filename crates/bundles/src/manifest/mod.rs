@@ -25,8 +25,8 @@ pub use platform::Platform;
 pub use pnpm_lock::{PnpmLock, PnpmWorkspace};
 pub use pyproject::{Pyproject, PyprojectError};
 pub use python_lock::{
-    LockError, LockedRequirement, LockedSource, PipfileLock, PoetryLock, PythonLock, UvLock, pipfile_requirements,
-    version_fits,
+    LockError, LockedRequirement, LockedSource, PipfileLock, PoetryLock, PythonLock, UvLock, dependency_name,
+    pipfile_requirements, version_fits,
 };
 pub use requirements::{ReadPath, Requirement, Requirements};
 pub use requirements_line::LineKind;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use stead_bundles::manifest::Pyproject;
+use stead_bundles::manifest::{Pyproject, dependency_name};
 use stead_domain::SourcePath;
 use stead_domain::build::Stage;
 use stead_domain::source::SourceEntry;
 
-use super::requirements::{REQUIREMENTS, without_local};
+use super::requirements::{REQUIREMENTS, Reading, without_local};
 use super::step::{Command, Draft, PackageList};
 use super::{PlanError, Planner, VENV};
 use crate::environment::installer_env;
@@ -93,7 +93,7 @@ impl Planner<'_> {
             let why = "a line names the project's own files or is not understood";
             self.log.push(format!("{REQUIREMENTS}: {why}, so every change of the source installs it anew"));
             if let Some(mut others) = without_local(&bytes) {
-                let own = pyproject.filter(|_| reading.installs_root).and_then(plain_dependencies).unwrap_or_default();
+                let own = self.dependencies_of_own(&reading, pyproject).unwrap_or_default();
                 own.iter().for_each(|dependency| others.extend_from_slice(format!("{dependency}\n").as_bytes()));
                 let first = self.follow_requirements(manifest, &others)?;
                 if first.names_others && !first.whole {
@@ -121,6 +121,21 @@ impl Planner<'_> {
             by_uv: !reading.whole,
         })?;
         Ok(reading.installs_root)
+    }
+
+    /// What the project's own packages that lines name need from elsewhere. None where that is not known of all of them: a
+    /// dependency may then be one of them, and an index may hold a stranger's package of that name.
+    fn dependencies_of_own(&self, reading: &Reading, root: Option<&Pyproject>) -> Option<Vec<String>> {
+        let mut manifests: Vec<Pyproject> = root.filter(|_| reading.installs_root).cloned().into_iter().collect();
+        for directory in &reading.local {
+            let manifest = self.sources.file(&format!("{directory}/{PYPROJECT}"))?;
+            manifests.push(Pyproject::parse(&self.sources.read(manifest).ok()?).ok()?);
+        }
+        let names: Vec<String> =
+            manifests.iter().map(|manifest| dependency_name(manifest.name.as_deref()?)).collect::<Option<_>>()?;
+        let needed: Vec<Vec<String>> = manifests.iter().map(plain_dependencies).collect::<Option<_>>()?;
+        let is_own = |spec: &String| dependency_name(spec).is_none_or(|name| names.contains(&name));
+        Some(needed.into_iter().flatten().filter(|spec| !is_own(spec)).collect())
     }
 
     /// The dependencies as a layer of their own where they can be known without running the build backend, then the

@@ -24,6 +24,8 @@ pub(super) struct Reading {
     pub(super) editable: bool,
     /// A line installs the project itself.
     pub(super) installs_root: bool,
+    /// The directories, other than the root, that lines install; as they are written where that is no plain path.
+    pub(super) local: BTreeSet<String>,
     /// A line names a package that is not the project's own.
     pub(super) names_others: bool,
 }
@@ -83,9 +85,9 @@ impl Reading {
         match kind {
             LineKind::Editable { target } => {
                 self.editable = true;
-                self.installs_root |= is_root(target);
+                self.note_local(target);
             }
-            LineKind::LocalProject { path } => self.installs_root |= is_root(path),
+            LineKind::LocalProject { path } => self.note_local(path),
             LineKind::Pinned { .. }
             | LineKind::Named { .. }
             | LineKind::Url { .. }
@@ -93,6 +95,17 @@ impl Reading {
             | LineKind::Include { .. } => self.names_others = true,
             LineKind::Constraint { .. } | LineKind::FindLinks { .. } | LineKind::Option | LineKind::Unknown => {}
         }
+    }
+}
+
+impl Reading {
+    fn note_local(&mut self, path: &str) {
+        if is_root(path) {
+            self.installs_root = true;
+            return;
+        }
+        let path = path.split('[').next().unwrap_or_default();
+        self.local.insert(path.trim_start_matches("./").trim_end_matches('/').to_owned());
     }
 }
 

@@ -47,6 +47,11 @@ impl Dependency {
     }
 }
 
+/// The name, in its normal form, of the package that a dependency or a project's `name` means.
+pub fn dependency_name(text: &str) -> Option<String> {
+    Dependency::parse(text).map(|dependency| dependency.name)
+}
+
 /// Names are equal when they are but for case and the kind and number of their separators.
 pub(super) fn normal_name(name: &str) -> String {
     let mut normal = String::with_capacity(name.len());

@@ -17,6 +17,7 @@ mod uv;
 mod uv_fit;
 mod versions;
 
+pub use dependency::dependency_name;
 pub use error::LockError;
 pub use pipfile::{PipfileLock, pipfile_requirements};
 pub use poetry::PoetryLock;

@@ -185,3 +185,17 @@ fn packages_of_an_index_that_the_project_names_come_from_there_alone() {
     assert_ne!(plan.steps[0].key, plan_with(&source, &fast, &settings()).unwrap().steps[0].key);
     assert_eq!(plan.steps.len(), 1);
 }
+
+#[test]
+fn what_own_packages_need_is_below_them_unless_they_are_it() {
+    let mut source = files(&[
+        ("requirements.txt", "a==1.0\n-e .\n./libs/x[fast]\n"),
+        ("pyproject.toml", "[project]\nname = 'root'\ndependencies = ['b', 'Lib_X>=1']\n"),
+        ("libs/x/pyproject.toml", "[project]\nname = 'lib.x'\ndependencies = ['c', 'root']\n"),
+    ]);
+    assert_eq!(derived(&planned(&source), 0), ["a==1.0\nb\nc\n"]);
+    // Of a package that only its build knows, neither name nor needs are known.
+    source.remove("libs/x/pyproject.toml");
+    source.insert("libs/x/setup.py".into(), b"".to_vec());
+    assert_eq!(derived(&planned(&source), 0), ["a==1.0\n"]);
+}
