@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::event::Event;
 use crate::file::{Artifact, Upload};
 use crate::idempotency::IdempotencyRecord;
-use crate::ids::{LayerId, ProjectId, SessionId, TurnId};
+use crate::ids::{FileId, LayerId, ProjectId, SessionId, TurnId};
 use crate::key::Key;
 use crate::operation::Operation;
 use crate::project::Project;
@@ -75,6 +75,8 @@ pub enum Removal {
     Session(SessionId),
     /// The source of a deleted project.
     Source(ProjectId),
+    /// An upload that no task names.
+    Upload(FileId),
 }
 
 /// Everything one commit does.

@@ -11,7 +11,7 @@ use stead_domain::{ProjectId, SourcePath};
 
 use crate::columns::{Columns, RowError, values};
 use crate::driver::{Connection, Value};
-use crate::rows::{event, idempotency, layer, session, source};
+use crate::rows::{event, idempotency, layer, session, source, upload};
 use crate::table::{Stored, Versioned};
 
 /// Rows per statement of those that take many. More would save PostgreSQL some round trips, but SQLite looks each value's
@@ -225,6 +225,7 @@ async fn remove(connection: &mut Connection, removal: &Removal) -> Result<(), Re
             Ok(())
         }
         Removal::Source(project) => any(connection, "source_entries", source::CLEAR, values![*project]?).await,
+        Removal::Upload(upload) => any(connection, "uploads", upload::REMOVE, values![*upload]?).await,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The port: one statement per question.
 
+use std::collections::HashSet;
+
 use sqlx::SqlStr;
 use stead_domain::agent::Agent;
 use stead_domain::attachment::{Attachment, Pin};
@@ -41,6 +43,16 @@ fn project_and_build(row: &RawRow) -> Result<(Project, Option<Build>), RowError>
     let there: Option<ProjectId> = Reader::skipping(row, reader.taken()).take()?;
     let build = there.map(|_| Build::read(&mut reader)).transpose()?;
     Ok((project, build))
+}
+
+impl SqlStore {
+    /// The blobs that the inputs of turns name, which are inside of a JSON column.
+    async fn blobs_of_inputs(&self, workspace: WorkspaceId) -> Result<Vec<BlobId>, StoreError> {
+        let sql = SqlStr::from_static(turn::INPUTS_WITH_FILES);
+        let given = |row: &RawRow| Reader::new(row).take::<TurnInput>();
+        let inputs = self.map("list the inputs of turns", sql, values![workspace], given).await?;
+        Ok(inputs.iter().flat_map(|input| &input.files).map(|file| file.blob).collect())
+    }
 }
 
 impl Store for SqlStore {
@@ -267,6 +279,18 @@ impl Store for SqlStore {
         Box::pin(self.one("read an upload", upload::FETCH, values![workspace, id]))
     }
 
+    fn uploads_unused(&self, workspace: WorkspaceId, before: Timestamp) -> Read<'_, Vec<Upload>> {
+        Box::pin(async move {
+            let mut uploads: Vec<Upload> =
+                self.all("list old uploads", upload::BEFORE, values![workspace, before]).await?;
+            if !uploads.is_empty() {
+                let used: HashSet<BlobId> = self.blobs_of_inputs(workspace).await?.into_iter().collect();
+                uploads.retain(|upload| !used.contains(&upload.blob));
+            }
+            Ok(uploads)
+        })
+    }
+
     fn artifacts_of(&self, session: SessionId) -> Read<'_, Vec<Artifact>> {
         Box::pin(self.all("list artifacts", artifact::OF_SESSION, values![session]))
     }
@@ -280,10 +304,7 @@ impl Store for SqlStore {
             let sql = SqlStr::from_static(upload::BLOBS);
             let kept = |row: &RawRow| Reader::new(row).take();
             let mut blobs: Vec<BlobId> = self.map("list the blobs of files", sql, values![workspace], kept).await?;
-            let sql = SqlStr::from_static(turn::INPUTS_WITH_FILES);
-            let given = |row: &RawRow| Reader::new(row).take::<TurnInput>();
-            let inputs = self.map("list the inputs of turns", sql, values![workspace], given).await?;
-            blobs.extend(inputs.iter().flat_map(|input| &input.files).map(|file| file.blob));
+            blobs.extend(self.blobs_of_inputs(workspace).await?);
             Ok(blobs)
         })
     }

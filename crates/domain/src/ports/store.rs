@@ -168,6 +168,8 @@ pub trait Store: Send + Sync {
 
     /// An uploaded file of the workspace.
     fn upload_fetch(&self, workspace: WorkspaceId, id: FileId) -> Read<'_, Option<Upload>>;
+    /// Uploads from before an instant whose contents are in no turn's input, oldest first.
+    fn uploads_unused(&self, workspace: WorkspaceId, before: Timestamp) -> Read<'_, Vec<Upload>>;
     /// The artifacts of a session, in the order in which they were collected.
     fn artifacts_of(&self, session: SessionId) -> Read<'_, Vec<Artifact>>;
     /// An artifact of the workspace.

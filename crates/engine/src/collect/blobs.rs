@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use stead_domain::changes::{Changes, Removal};
 use stead_domain::source::EntryKind;
 use stead_domain::{BlobId, Error, Result, WorkspaceId};
 use stead_projects::snapshot;
@@ -14,6 +15,17 @@ use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 
 impl Engine {
+    /// Removes uploads that no task has named for long. A task that names one in this moment keeps its contents: they were
+    /// named until now, so they have their grace.
+    pub(super) async fn collect_uploads(&self, workspace: WorkspaceId, report: &mut CollectionReport) -> Result<()> {
+        let Some(age) = self.settings.collection.uploads else { return Ok(()) };
+        let before = self.now().minus(age);
+        let unused = self.store.uploads_unused(workspace, before).await.map_err(store_failed)?;
+        report.uploads += unused.len() as u64;
+        let removals = unused.iter().map(|upload| Removal::Upload(upload.id));
+        self.write_back(removals.fold(Changes::new(), Changes::remove)).await
+    }
+
     pub(super) async fn collect_blobs(&self, workspace: WorkspaceId, report: &mut CollectionReport) -> Result<()> {
         let named = self.blobs_named(workspace).await?;
         let (blobs, grace) = (self.blobs.clone(), self.settings.collection.grace);

@@ -7,7 +7,8 @@
 //!    a crash leaves at most files whose record says that they are gone, and the next start removes them.
 //! 2. **Layers** that no version names and no build holds: the row first, then the directory.
 //! 3. **Installer caches** of deleted projects, and the stalest ones of a workspace over its quota.
-//! 4. **Blobs** that no source, version, unended build, upload, artifact or input names, in two steps a grace apart.
+//! 4. **Uploads** that no task has named for long, where the operator says so: their rows, and what they held with the blobs.
+//! 5. **Blobs** that no source, version, unended build, upload, artifact or input names, in two steps a grace apart.
 //!
 //! One run is at work at a time. Everything here may be cut off anywhere and done again.
 
@@ -36,6 +37,8 @@ pub struct CollectionSettings {
     pub grace: Duration,
     /// How many of its newest finished versions a project keeps; 0 for all.
     pub keep_versions: usize,
+    /// How long an upload stays that no task has named; none for ever.
+    pub uploads: Option<Duration>,
 }
 
 /// How long after the start it first runs by itself.
@@ -50,6 +53,8 @@ pub struct CollectionReport {
     pub layers: u64,
     /// Installer caches.
     pub caches: u64,
+    /// Uploads that no task has named.
+    pub uploads: u64,
     /// Blobs.
     pub blobs: u64,
     /// The size of all of it: of versions and layers as their records have it.
@@ -112,9 +117,10 @@ impl Engine {
         self.remove_versions(workspace).await?;
         self.collect_layers(workspace, true, &mut report).await?;
         self.collect_caches(workspace, &mut report).await?;
+        self.collect_uploads(workspace, &mut report).await?;
         self.collect_blobs(workspace, &mut report).await?;
-        let CollectionReport { versions, layers, caches, blobs, bytes } = report;
-        tracing::info!(workspace.id = %workspace, versions, layers, caches, blobs, bytes, "collected");
+        let CollectionReport { versions, layers, caches, uploads, blobs, bytes } = report;
+        tracing::info!(workspace.id = %workspace, versions, layers, caches, uploads, blobs, bytes, "collected");
         Ok(report)
     }
 

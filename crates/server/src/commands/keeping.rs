@@ -30,10 +30,11 @@ fn row(name: &str, kept: Kept, shown: impl Fn(u64) -> String) -> Vec<String> {
 pub(crate) async fn collect(context: &Context) -> Result<(), Failure> {
     let collected = context.client.post::<Collected>("/stead/v1/collect").await?;
     context.console.show(&collected.json, || {
-        let Collected { versions, layers, caches, blobs, bytes, .. } = collected.value;
+        let Collected { versions, layers, caches, uploads, blobs, bytes, .. } = collected.value;
         let bytes = size(bytes);
         format!(
-            "removed {versions} versions, {layers} layers, {caches} installer caches and {blobs} file contents: {bytes}\n"
+            "removed {versions} versions, {layers} layers, {caches} installer caches, {uploads} uploads and {blobs} file \
+             contents: {bytes}\n"
         )
     })
 }

@@ -75,6 +75,18 @@ impl Reader {
         duration
     }
 
+    /// A duration that need not be set.
+    pub(super) fn optional_duration(&mut self, key: &str) -> Option<Duration> {
+        let text = self.optional(key)?;
+        match parse_duration(&text) {
+            Ok(duration) => Some(duration),
+            Err(why) => {
+                self.refuse(key, why);
+                None
+            }
+        }
+    }
+
     pub(super) fn size(&mut self, key: &str) -> u64 {
         let size = self.parsed(key, 1, parse_size);
         if size == 0 {

@@ -287,6 +287,7 @@ fn collection(reader: &mut Reader) -> CollectionSettings {
         every: reader.duration("collection.every"),
         grace: reader.duration("collection.grace"),
         keep_versions: reader.count("projects.keep_versions", 0, 1_000_000) as usize,
+        uploads: reader.optional_duration("collection.uploads"),
     }
 }
 

@@ -276,6 +276,34 @@ fn contents_that_nothing_names_go_after_the_grace_and_the_others_stay() {
 }
 
 #[test]
+fn uploads_that_no_task_has_named_go_when_the_operator_says_so() {
+    needs_root!();
+    let server = TestServer::start(&[&SHORT[..], &[("collection.uploads", "1s")]].concat());
+    let api = Api::of(&server);
+    let upload = |name: &str| {
+        let body = format!(
+            "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nuser_data\r\n--b\r\nContent-Disposition: \
+             form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nof {name}\r\n--b--\r\n"
+        );
+        let kind = [("Content-Type", "multipart/form-data; boundary=b")];
+        text(&api.send("POST", "/v1/files", &kind, body.as_bytes()).ok()["id"]).to_owned()
+    };
+    let (used, unused) = (upload("used"), upload("unused"));
+    let harness = api.harness();
+    let task = |file: &str| {
+        let content = json!([{"type": "input_text", "text": "cat used"}, {"type": "input_file", "file_id": file}]);
+        json!({"input": [{"role": "user", "content": content}], "metadata": {"harness_id": harness}})
+    };
+    assert_eq!(said(&api.ask(&task(&used)).ok()), "of used");
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(collect(&api)["uploads"], 1);
+    assert_eq!(api.ask(&task(&unused)).status, 404);
+    std::thread::sleep(GRACE + Duration::from_millis(200));
+    assert_eq!(collect(&api)["blobs"], 1);
+    assert_eq!(said(&api.ask(&task(&used)).ok()), "of used");
+}
+
+#[test]
 fn nothing_that_an_import_brings_is_lost_to_a_collection() {
     needs_root!();
     let server =

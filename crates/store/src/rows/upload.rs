@@ -12,6 +12,11 @@ table!(columns, Upload in "uploads" {
 
 /// Workspace, id.
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM uploads WHERE workspace_id = $1 AND id = $2");
+/// Workspace, an instant that all are older than.
+pub(crate) const BEFORE: &str =
+    concat!("SELECT ", columns!(), " FROM uploads WHERE workspace_id = $1 AND created_at < $2 ORDER BY id");
+/// Upload.
+pub(crate) const REMOVE: &str = "DELETE FROM uploads WHERE id = $1";
 /// Workspace. The blobs of uploads and of what turns left.
 pub(crate) const BLOBS: &str =
     "SELECT blob FROM uploads WHERE workspace_id = $1 UNION SELECT blob FROM artifacts WHERE workspace_id = $1";

@@ -1,10 +1,12 @@
 //! What a collector asks: everything that something names, and nothing that only the deleted named.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use stead_domain::attachment::Pin;
 use stead_domain::build::{BuildEvent, BuildFailure};
 use stead_domain::changes::{Changes, Removal};
+use stead_domain::file::Upload;
 use stead_domain::ports::Store as _;
 use stead_domain::source::SourceEdit;
 use stead_domain::turn::InputFile;
@@ -112,9 +114,26 @@ async fn blobs_of_uploads_artifacts_and_inputs(database: TestDatabase) {
     let mut plain = samples.turn(&mut next, &agent);
     plain.input.text = format!("{{\"blob\":\"{}\"}}", blob(102));
     let changes = Changes::new().insert(agent).insert(session).insert(turn).insert(next).insert(plain);
-    commit(&store, changes.fact(artifact).fact(samples.upload()).fact(other.upload())).await;
+    let upload = samples.upload();
+    commit(&store, changes.fact(artifact).fact(upload.clone()).fact(other.upload())).await;
     let found: BTreeSet<BlobId> = store.blobs_of_files(samples.workspace_id).await.unwrap().into_iter().collect();
     assert_eq!(found, BTreeSet::from([blob(3), blob(12), blob(100), blob(101)]));
+    assert_eq!(store.blobs_of_files(other.workspace_id).await.unwrap(), [blob(12)]);
+
+    // An upload whose contents a task has had is used, and so is none that came later.
+    let used = Upload { blob: blob(100), ..samples.upload() };
+    let late = Upload { created_at: samples.at.plus(Duration::from_secs(1)), ..samples.upload() };
+    commit(&store, Changes::new().fact(used).fact(late.clone())).await;
+    let until = samples.at.plus(Duration::from_millis(1));
+    assert_eq!(store.uploads_unused(samples.workspace_id, samples.at).await.unwrap(), []);
+    let unused = store.uploads_unused(samples.workspace_id, until).await.unwrap();
+    assert_eq!(unused.iter().map(|upload| upload.id).collect::<Vec<_>>(), [upload.id]);
+    for _ in 0..2 {
+        // Once more is no fault.
+        commit(&store, Changes::new().remove(Removal::Upload(upload.id))).await;
+        assert_eq!(store.upload_fetch(samples.workspace_id, upload.id).await.unwrap(), None);
+    }
+    assert_eq!(store.upload_fetch(samples.workspace_id, late.id).await.unwrap(), Some(late));
     assert_eq!(store.blobs_of_files(other.workspace_id).await.unwrap(), [blob(12)]);
 }
 

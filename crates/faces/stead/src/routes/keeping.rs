@@ -20,6 +20,7 @@ pub(crate) async fn collect(
         versions: report.versions,
         layers: report.layers,
         caches: report.caches,
+        uploads: report.uploads,
         blobs: report.blobs,
         bytes: report.bytes,
     }))

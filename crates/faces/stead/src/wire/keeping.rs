@@ -13,6 +13,8 @@ pub struct Collected {
     pub layers: u64,
     /// Installer caches.
     pub caches: u64,
+    /// Uploads that no task has named.
+    pub uploads: u64,
     /// Contents of files that nothing names.
     pub blobs: u64,
     /// The bytes of all of it.

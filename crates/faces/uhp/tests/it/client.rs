@@ -110,6 +110,7 @@ impl Server {
                     every: Duration::from_hours(1),
                     grace: Duration::from_hours(1),
                     keep_versions: 0,
+                    uploads: None,
                 },
                 quotas: Quotas { source_files: Some(300), ..Quotas::default() },
                 layer_age: Duration::from_mins(1),

@@ -207,6 +207,19 @@ fn project_view(project: Project, builds: Vec<Build>) -> ProjectView {
 }
 
 #[test]
+fn a_version_whose_files_were_removed_is_listed_as_unknown() {
+    let samples = Samples::new(3);
+    let (project, build) = samples.build(samples.project("p"), "node");
+    let removed = ended(build, &samples, BuildEvent::Succeeded(version())).remove_version(samples.at).unwrap();
+    let view = project_view(project, vec![removed.clone()]);
+    let versions = serde_json::to_value(VersionList::from(view)).unwrap();
+    let entry = conforms("EnvironmentVersion", &versions["versions"][0]);
+    assert_eq!(entry["status"], "unknown");
+    assert!(entry["error"].as_str().unwrap().contains("removed"), "{entry}");
+    assert_eq!(conforms("EnvironmentBuild", &BuildRecord::of(removed, None))["status"], "ready");
+}
+
+#[test]
 fn an_environment_through_its_life() {
     let samples = Samples::new(3);
     let project = samples.project("Content Studio");
@@ -243,16 +256,9 @@ fn an_environment_through_its_life() {
     assert_eq!(body["declared"], json!({"pip": [], "npm": [], "apt": []}));
     let list = conforms("EnvironmentList", &EnvironmentList { environments: vec![Environment::listed(view.clone())] });
     assert!(list["environments"][0].get("versions").is_none());
-    let versions = serde_json::to_value(VersionList::from(view.clone())).unwrap();
+    let versions = serde_json::to_value(VersionList::from(view)).unwrap();
     conforms("EnvironmentVersion", &versions["versions"][0]);
     assert_eq!(versions["active"], json!(1));
-    let gone = ready.clone().remove_version(samples.at).unwrap();
-    let view = ProjectView { builds: vec![gone.clone()], ..view };
-    let versions = serde_json::to_value(VersionList::from(view)).unwrap();
-    let entry = conforms("EnvironmentVersion", &versions["versions"][0]);
-    assert_eq!(entry["status"], "unknown");
-    assert!(entry["error"].as_str().unwrap().contains("removed"), "{entry}");
-    assert_eq!(conforms("EnvironmentBuild", &BuildRecord::of(gone, None))["status"], "ready");
     let record = conforms("EnvironmentBuild", &BuildRecord::of(ready, Some(String::new())));
     assert_eq!((&record["files"], &record["bytes"], &record["log"]), (&json!(10), &json!(20), &json!("")));
 
