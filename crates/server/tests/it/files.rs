@@ -55,7 +55,8 @@ fn server() -> TestServer {
 }
 
 fn encoded(name: &str) -> String {
-    name.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    let escaped: Vec<String> = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    escaped.concat()
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) async fn list(context: &Context, project: &str, under: Option<&str>) 
     if let Some(under) = under {
         // Checked as a path, then sent as one value.
         source_path(under)?;
-        query.push_str(&format!("&under={}", segment(under)));
+        query = format!("{query}&under={}", segment(under));
     }
     let path = format!("/v1/environments/{}/files{query}", segment(&project.id));
     let missing = |failure| not_there(failure, &project, under.unwrap_or_default());
