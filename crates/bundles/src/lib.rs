@@ -8,7 +8,7 @@
 //! * [`path::BundlePath`] is a member's path once it is known to be safe;
 //! * [`git`] judges the address of a repository and reads what git says of it;
 //! * [`ignored`] names manifests that a build installs nothing from;
-//! * [`manifest`] reads requirement files, `pyproject.toml`, `package.json`, npm locks and `setup.sh`.
+//! * [`manifest`] reads requirement files, `pyproject.toml`, `package.json`, the locks of their tools and `setup.sh`.
 
 pub mod archive;
 pub mod fuzzing;
