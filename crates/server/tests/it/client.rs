@@ -21,8 +21,25 @@ fn help_is_data_and_names_every_command() {
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     let expected = [
-        "create", "list", "show", "files", "import", "put", "get", "chmod", "rm", "build", "log", "cancel", "versions",
-        "activate", "delete", "help",
+        "create",
+        "set",
+        "packages",
+        "list",
+        "show",
+        "files",
+        "import",
+        "put",
+        "get",
+        "chmod",
+        "rm",
+        "build",
+        "log",
+        "cancel",
+        "versions",
+        "activate",
+        "remove-version",
+        "delete",
+        "help",
     ];
     assert_eq!(commands, expected);
 }

@@ -353,6 +353,52 @@ fn nothing_that_an_import_brings_is_lost_to_a_collection() {
 }
 
 #[test]
+fn a_build_keeps_the_layers_that_it_takes_whatever_is_collected_meanwhile() {
+    needs_root!();
+    let times = [("builds.time_limit", "5s"), ("git.time_limit", "5s"), ("collection.grace", "5s")];
+    let server = TestServer::start(&[&times[..], &[("projects.keep_versions", "1")]].concat());
+    let api = Api::of(&server);
+    let project = api.environment("again", &[SETUP]);
+    let harness = api.harness();
+    let (over, began) = (AtomicBool::new(false), Instant::now());
+    let removed: u64 = std::thread::scope(|scope| {
+        let (collector, over) = (api.clone(), &over);
+        let collecting = scope.spawn(move || {
+            let mut removed = 0;
+            while !over.load(Ordering::SeqCst) {
+                removed += collect(&collector)["layers"].as_u64().unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            removed
+        });
+        // Each source comes again when its layer is about to go, going or gone.
+        for round in 0.. {
+            if began.elapsed() > Duration::from_secs(20) {
+                break;
+            }
+            let marker = (round % 7).to_string();
+            api.put(&project, "marker", &marker);
+            let number = api.begin_build(&project);
+            let record = api.ended_build(&project, number);
+            if record["stead_failure"]["limit"] == "time" {
+                // The machine is busy; nothing can be said about this round.
+                continue;
+            }
+            assert_eq!(record["status"], "ready", "{record:#}");
+            let body = json!({
+                "input": "cat /env/again/made.txt", "metadata": {"harness_id": harness, "environment": project},
+            });
+            let response = api.ask(&body).ok();
+            assert_eq!(said(&response), format!("made-by-{marker}\n"), "round {round}");
+            api.delete(&format!("/v1/sessions/{}", text(&response["metadata"]["session_id"])));
+        }
+        over.store(true, Ordering::SeqCst);
+        collecting.join().unwrap()
+    });
+    assert!(removed > 0, "the collections had layers to remove");
+}
+
+#[test]
 fn a_collection_that_a_crash_cut_off_is_finished_or_begun_again() {
     needs_root!();
     let mut server = TestServer::start(&[]);
