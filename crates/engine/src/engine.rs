@@ -6,7 +6,6 @@ use stead_domain::ids::ServerId;
 use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider, Registries, Store};
 use stead_domain::time::Timestamp;
 use stead_projects::{Layout, OperatingSystem, Toolchain};
-use tokio::sync::Semaphore;
 
 use crate::builds::{BuildQueue, RunningBuilds};
 use crate::collect::Collector;
@@ -14,6 +13,7 @@ use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::limits::{Limits, Settings};
 use crate::operations::InFlight;
+use crate::source::ImportPlaces;
 use crate::supervisor::Supervisor;
 use crate::sweep::Sweeper;
 use crate::turns::RunningTurns;
@@ -78,7 +78,7 @@ pub struct Inner {
     pub(crate) projects: Turnstile,
     pub(crate) build_queue: BuildQueue,
     pub(crate) collector: Collector,
-    pub(crate) git_slots: Arc<Semaphore>,
+    pub(crate) imports: ImportPlaces,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -94,7 +94,7 @@ impl Engine {
     pub fn new(parts: Parts) -> Self {
         let server = ServerId::new(parts.ids.as_ref());
         Self(Arc::new(Inner {
-            git_slots: Arc::new(Semaphore::new(parts.settings.git.slots.max(1))),
+            imports: ImportPlaces::new(parts.settings.git.slots),
             build_queue: BuildQueue::new(parts.settings.build_slots),
             store: parts.store,
             blobs: parts.blobs,
@@ -141,7 +141,7 @@ impl Engine {
     /// interrupted), interrupts every build and returns when no task of the engine is left or `grace` has passed.
     pub async fn stop(&self, grace: std::time::Duration) {
         let deadline = tokio::time::Instant::now() + grace;
-        let ended = async { tokio::join!(self.stop_environments(), self.builds.close()) };
+        let ended = async { tokio::join!(self.stop_environments(), self.builds.close(), self.imports.close()) };
         if tokio::time::timeout_at(deadline, ended).await.is_err() {
             tracing::warn!("not everything could be stopped in time; the next start ends what is left");
         }

@@ -14,6 +14,7 @@ use stead_domain::source::{self, EntryKind, SourceDecision, SourceEdit, SourceEn
 use stead_domain::{Code, Error, ProjectId, Result, SourcePath, Timestamp};
 
 pub use self::git::GitImport;
+pub(crate) use self::git::ImportPlaces;
 pub use self::report::{ImportReport, SkippedMember, Submodule, Taken};
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;

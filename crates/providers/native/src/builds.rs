@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stead_domain::environment::HOME;
-use stead_domain::ports::{BuildSandbox, BuildSandboxSpec, PortFuture, ProviderError, Runtime};
+use stead_domain::ports::{BuildNetwork, BuildSandbox, BuildSandboxSpec, PortFuture, ProviderError, Runtime};
 use stead_sandbox::plan::Mount;
 use tokio::runtime::Handle;
 
@@ -119,7 +119,8 @@ impl Builds {
             limits: spec.limits,
             pseudo_terminals: false,
         };
-        let egress = self.host.build_egress(&spec.network, format!("build of {}", spec.project_id))?;
+        let what = if matches!(spec.network, BuildNetwork::Only(_)) { "import" } else { "build" };
+        let egress = self.host.build_egress(&spec.network, format!("{what} of {}", spec.project_id))?;
         let sandbox = Sandbox::launch(&self.host, shape, egress, None, String::new()).await?;
         Ok((sandbox, quota))
     }

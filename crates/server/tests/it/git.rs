@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Framing};
 use crate::git_server::{GitServer, SshServer, needs_program};
-use crate::objects::{belongings, eventually, names, text};
+use crate::objects::{belongings, eventually, names, processes, text};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -359,6 +359,23 @@ fn limits_hold_and_what_is_given_up_leaves_nothing() {
     drop(connection);
     nothing_is_left(&server);
     assert_eq!(paths(&api, &environment), ["kept.txt"]);
+
+    // So does a stop in good order, which waits for that.
+    std::thread::scope(|scope| {
+        let api = Api::of(&server);
+        let git = json!({"url": git.url_with(IN_URL, "slow", "r.git")}).to_string();
+        let path = format!("/v1/environments/{environment}/import");
+        let asking = scope.spawn(move || {
+            let headers = [("Content-Type", "application/json")];
+            let body = format!("{{\"git\": {git}}}");
+            api.try_send("POST", &path, &headers, body.as_bytes()).map(|answer| answer.status)
+        });
+        eventually("an import", || if processes(&server).is_empty() { Err("none".to_owned()) } else { Ok(()) });
+        assert_eq!(server.terminate().0, Some(0), "{}", server.log());
+        assert_eq!((processes(&server), names(&server, "builds/imports")), (Vec::new(), Vec::new()));
+        assert!(matches!(asking.join().unwrap(), None | Some(503)));
+    });
+    server.start_again();
 
     // So does the server's death, and the next start clears up.
     for moment in ["import.opened", "import.fetched"] {

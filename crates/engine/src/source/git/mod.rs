@@ -11,26 +11,24 @@
 mod commands;
 mod fetch;
 mod files;
+mod places;
 mod refusal;
 mod request;
 mod workshop;
 
-use std::time::Duration;
-
 use stead_bundles::git::submodule_urls;
 use stead_domain::key::Caller;
 use stead_domain::ports::Endpoint;
-use stead_domain::{Code, Error, ProjectId, Result, WorkspaceId};
+use stead_domain::{ProjectId, Result, WorkspaceId};
+use tokio::sync::OwnedSemaphorePermit;
 
 use self::commands::Commands;
+pub(crate) use self::places::ImportPlaces;
 pub use self::request::GitImport;
 use self::workshop::Workshop;
 use super::landing::Landed;
 use super::report::{ImportReport, LISTED, SkippedMember, Submodule, Taken};
 use crate::engine::Engine;
-
-/// How long an import waits for a place among those at work.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What came of a repository.
 struct Fetched {
@@ -52,27 +50,8 @@ impl Engine {
     ) -> Result<ImportReport> {
         self.live_project(caller, id).await?;
         self.require_blob_room(caller.workspace_id, 0).await?;
-        let place = tokio::time::timeout(PATIENCE, self.git_slots.clone().acquire_owned()).await;
-        let busy = || Error::new(Code::BackendUnavailable, "too many imports from git at once; try again later");
-        let permit = place.map_err(|_| busy())?.map_err(|_| busy())?;
-        let endpoint = self.git_endpoint(&import);
-        self.sandboxes.probe(&endpoint).await.map_err(|error| refusal::not_reached(&error))?;
-        let workshop = self.open_workshop(caller.workspace_id, id, endpoint, permit).await?;
-        self.faults.point("import.opened");
-        let fetched = tokio::time::timeout(
-            self.settings.git.time_limit,
-            self.fetch_and_land(caller.workspace_id, &import, &workshop),
-        );
-        let fetched = match fetched.await {
-            Ok(Ok(fetched)) => fetched,
-            Ok(Err(error)) => {
-                // Only now can it be told whether a limit ended git.
-                let limit = workshop.sandbox()?.exceeded().await;
-                return Err(limit.map_or(error, |limit| self.git_exceeded(&limit)));
-            }
-            Err(_) => return Err(self.git_took_too_long()),
-        };
-        drop(workshop);
+        let permit = self.imports.enter().await?;
+        let fetched = self.imports.unless_closing(self.fetch_in_sandbox(caller, id, &import, permit)).await?;
         let urls = submodule_urls(&fetched.landed.submodules);
         let submodules = fetched.submodules.into_iter().take(LISTED);
         let submodules = submodules.map(|path| Submodule { url: urls.get(&path).cloned(), path }).collect();
@@ -85,6 +64,33 @@ impl Engine {
             submodules,
             ..imported
         })
+    }
+
+    /// Everything that needs the host or the sandbox, which is gone soon after this has returned.
+    async fn fetch_in_sandbox(
+        &self,
+        caller: &Caller,
+        id: ProjectId,
+        import: &GitImport,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Fetched> {
+        let endpoint = self.git_endpoint(import);
+        self.sandboxes.probe(&endpoint).await.map_err(|error| refusal::not_reached(&error))?;
+        let workshop = self.open_workshop(caller.workspace_id, id, endpoint, permit).await?;
+        self.faults.point("import.opened");
+        let fetched = tokio::time::timeout(
+            self.settings.git.time_limit,
+            self.fetch_and_land(caller.workspace_id, import, &workshop),
+        );
+        match fetched.await {
+            Ok(Ok(fetched)) => Ok(fetched),
+            Ok(Err(error)) => {
+                // Only now can it be told whether a limit ended git.
+                let limit = workshop.sandbox()?.exceeded().await;
+                Err(limit.map_or(error, |limit| self.git_exceeded(&limit)))
+            }
+            Err(_) => Err(self.git_took_too_long()),
+        }
     }
 
     /// The one host that the import may reach.
