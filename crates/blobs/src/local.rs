@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     /// Held while a workspace is read, so that it is read once.
     loading: Mutex<()>,
     full: u64,
+    handles: Arc<packs::Handles>,
 }
 
 pub(crate) fn failed(action: &'static str) -> impl FnOnce(io::Error) -> BlobError {
@@ -77,6 +78,7 @@ impl LocalBlobs {
             tenants: Mutex::default(),
             loading: Mutex::default(),
             full,
+            handles: Arc::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -177,7 +179,9 @@ impl Shared {
         if let Some(tenant) = tenants().get(&id) {
             return Ok(Arc::clone(tenant));
         }
-        let tenant = Arc::new(Tenant::load(&self.root, id, self.full).map_err(failed("read a workspace"))?);
+        let tenant = Arc::new(
+            Tenant::load(&self.root, id, self.full, Arc::clone(&self.handles)).map_err(failed("read a workspace"))?,
+        );
         tenants().insert(id, Arc::clone(&tenant));
         Ok(tenant)
     }

@@ -214,7 +214,10 @@ impl Shared {
         };
         let Some((file, slot)) = packed else { return self.open_single(tenant, id) };
         let bytes = packs::read(&file, id, slot).map_err(failed("read"))?;
-        tenant.lock().packs.set_checked(id, slot, bytes.is_some());
+        if bytes.is_none() {
+            // The next put of it is not satisfied with what is there.
+            tenant.lock().packs.distrust(id, slot);
+        }
         bytes.map(BlobFile::from_bytes).ok_or(BlobError::Damaged(id))
     }
 }

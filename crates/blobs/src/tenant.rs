@@ -8,13 +8,16 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use stead_domain::{BlobId, WorkspaceId, ports::BlobUsage};
 
-use crate::{packs::Packs, singles};
+use crate::{
+    packs::{Handles, Packs},
+    singles,
+};
 
 /// A workspace whose directory was read.
 #[derive(Debug)]
@@ -39,10 +42,10 @@ pub(crate) struct State {
 
 impl Tenant {
     /// Reads what a workspace has; blocking. A pack counts as full from `full` bytes on.
-    pub(crate) fn load(root: &Path, id: WorkspaceId, full: u64) -> io::Result<Self> {
+    pub(crate) fn load(root: &Path, id: WorkspaceId, full: u64, handles: Arc<Handles>) -> io::Result<Self> {
         let directory = root.join(id.to_string());
         let state = State {
-            packs: Packs::load(directory.join("packs"), full)?,
+            packs: Packs::load(directory.join("packs"), full, handles)?,
             has_singles: !singles::shards(&directory)?.is_empty(),
             singles: None,
             marks: HashMap::new(),

@@ -9,20 +9,21 @@
 //! packs without an index are scanned, which is one, unless a crash came in between. Nothing is flushed here: whoever
 //! appends gets to know which file has to be. Nothing is locked here either.
 
+mod handles;
 pub(crate) mod index;
 pub(crate) mod record;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stead_domain::BlobId;
 
-pub(crate) use self::record::hash;
 use self::record::{Found, HEADER};
+pub(crate) use self::{handles::Handles, record::hash};
 
 /// The smallest length at which a pack counts as full, unless told otherwise.
 pub(crate) const FULL: u64 = 64 << 20;
@@ -35,7 +36,8 @@ pub(crate) struct Slot {
     pack: u32,
     offset: u32,
     pub(crate) length: u32,
-    /// Whether this process has seen its bytes whole.
+    /// Whether this process has seen it whole with its header. An index may have survived a power cut that bytes which it
+    /// names did not.
     checked: bool,
 }
 
@@ -66,9 +68,8 @@ pub(crate) struct Packs {
     /// The number of the next pack. None is used twice, since who flushes a pack knows it by its name.
     next: u32,
     /// The pack that grows.
-    growing: Option<(u32, Written)>,
-    /// The pack that was read last.
-    reading: Option<(u32, Arc<File>)>,
+    growing: Option<u32>,
+    handles: Arc<Handles>,
 }
 
 fn record_bytes(length: u32) -> u64 {
@@ -86,9 +87,17 @@ pub(crate) fn read(file: &File, id: BlobId, slot: Slot) -> io::Result<Option<Vec
     }
 }
 
+/// Whether a record is whole with its header: a scan would find it.
+fn is_whole(file: &File, id: BlobId, slot: Slot) -> io::Result<bool> {
+    let Some(bytes) = read(file, id, slot)? else { return Ok(false) };
+    let mut header = [0; HEADER];
+    file.read_exact_at(&mut header, u64::from(slot.offset))?;
+    Ok(header == record::header(id, bytes.len() as u32))
+}
+
 impl Packs {
     /// Finds out what the directory holds; it need not be there. A pack is full from `full` bytes on.
-    pub(crate) fn load(directory: PathBuf, full: u64) -> io::Result<Self> {
+    pub(crate) fn load(directory: PathBuf, full: u64, handles: Arc<Handles>) -> io::Result<Self> {
         let mut packs = Self {
             directory,
             full,
@@ -97,7 +106,7 @@ impl Packs {
             files: BTreeMap::new(),
             next: 0,
             growing: None,
-            reading: None,
+            handles,
         };
         let numbers = packs.list()?;
         packs.next = numbers.last().map_or(0, |number| number + 1);
@@ -166,9 +175,8 @@ impl Packs {
             }
         }
         if grows {
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
-            file.set_len(length)?;
-            self.growing = Some((number, Written { path, file: Arc::new(file) }));
+            self.handles.open(&path)?.set_len(length)?;
+            self.growing = Some(number);
             Ok(())
         } else {
             self.write_indexes(&[number])
@@ -209,30 +217,26 @@ impl Packs {
     }
 
     /// Where a blob is.
-    pub(crate) fn find(&mut self, id: BlobId) -> io::Result<Option<(Arc<File>, Slot)>> {
+    pub(crate) fn find(&self, id: BlobId) -> io::Result<Option<(Arc<File>, Slot)>> {
         let Some(slot) = self.slots.get(&id).copied() else { return Ok(None) };
-        let file = match (&self.growing, &self.reading) {
-            (Some((number, written)), _) if *number == slot.pack => Arc::clone(&written.file),
-            (_, Some((number, file))) if *number == slot.pack => Arc::clone(file),
-            _ => {
-                let file = Arc::new(File::open(self.path(slot.pack, "pack"))?);
-                self.reading = Some((slot.pack, Arc::clone(&file)));
-                file
-            }
-        };
+        let file = self.handles.open(&self.path(slot.pack, "pack"))?;
         Ok(Some((file, slot)))
     }
 
     /// Whether a blob is there and was whole when this process first looked.
     pub(crate) fn is_good(&mut self, id: BlobId) -> io::Result<bool> {
         let Some((file, slot)) = self.find(id)? else { return Ok(false) };
-        let good = slot.checked || read(&file, id, slot)?.is_some();
+        let good = slot.checked || is_whole(&file, id, slot)?;
         self.set_checked(id, slot, good);
         Ok(good)
     }
 
-    /// Remembers what was found out about a record, unless another one has taken its place.
-    pub(crate) fn set_checked(&mut self, id: BlobId, seen: Slot, good: bool) {
+    /// Notes that a record is damaged, unless another one has taken its place.
+    pub(crate) fn distrust(&mut self, id: BlobId, seen: Slot) {
+        self.set_checked(id, seen, false);
+    }
+
+    fn set_checked(&mut self, id: BlobId, seen: Slot, good: bool) {
         if let Some(slot) = self.slots.get_mut(&id)
             && (slot.pack, slot.offset) == (seen.pack, seen.offset)
         {
@@ -256,34 +260,32 @@ impl Packs {
 
     /// The pack to append to.
     fn grow(&mut self) -> io::Result<(u32, Written)> {
-        if let Some((number, written)) = &self.growing {
-            let number = *number;
+        if let Some(number) = self.growing {
             if self.files.get(&number).is_some_and(|pack| pack.length < self.full) {
-                return Ok((number, written.clone()));
+                let path = self.path(number, "pack");
+                let file = self.handles.open(&path)?;
+                return Ok((number, Written { path, file }));
             }
             self.seal()?;
         }
         let number = self.next;
         let path = self.path(number, "pack");
-        let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-        let file = match open() {
+        let file = match self.handles.create(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.directory)?;
-                open()?
+                self.handles.create(&path)?
             }
-            opened => opened?,
+            created => created?,
         };
         self.next += 1;
-        let written = Written { path, file: Arc::new(file) };
         self.files.insert(number, Pack::default());
-        self.growing = Some((number, written.clone()));
-        Ok((number, written))
+        self.growing = Some(number);
+        Ok((number, Written { path, file }))
     }
 
     /// Ends the growth of the pack that grows.
     fn seal(&mut self) -> io::Result<()> {
-        if let Some((number, _)) = &self.growing {
-            let number = *number;
+        if let Some(number) = self.growing {
             self.write_indexes(&[number])?;
             self.growing = None;
         }
@@ -318,16 +320,15 @@ impl Packs {
     /// Sees to it that what was removed stays away after a start, and names the packs of which a quarter or more is of no
     /// use: their blobs are to be [moved](Self::move_on).
     pub(crate) fn worthless(&mut self) -> io::Result<BTreeMap<u32, Vec<Found>>> {
-        let growing = self.growing.as_ref().map(|(number, _)| *number);
         let (mut worthless, mut stale) = (Vec::new(), Vec::new());
         for (number, pack) in &self.files {
             if pack.length > 0 && (pack.length - pack.live) * 4 >= pack.length {
                 worthless.push(*number);
-            } else if pack.stale && growing != Some(*number) {
+            } else if pack.stale && self.growing != Some(*number) {
                 stale.push(*number);
             }
         }
-        if growing.is_some_and(|growing| worthless.contains(&growing)) {
+        if self.growing.is_some_and(|growing| worthless.contains(&growing)) {
             self.seal()?;
         }
         if !stale.is_empty() {
@@ -353,11 +354,10 @@ impl Packs {
         if self.files.get(&number).is_none_or(|pack| pack.live > 0) {
             return Ok(());
         }
-        if self.reading.as_ref().is_some_and(|(reading, _)| *reading == number) {
-            self.reading = None;
-        }
         // An index without a pack means nothing; a pack without an index would be scanned.
-        fs::remove_file(self.path(number, "pack"))?;
+        let path = self.path(number, "pack");
+        fs::remove_file(&path)?;
+        self.handles.close(&path);
         self.files.remove(&number);
         remove_if_there(&self.path(number, "index"))
     }

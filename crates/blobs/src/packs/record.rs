@@ -25,16 +25,20 @@ fn check(header: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
+/// What stands before `length` bytes.
+pub(crate) fn header(id: BlobId, length: u32) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..40].copy_from_slice(id.as_bytes());
+    header[40..44].copy_from_slice(&length.to_le_bytes());
+    let check = check(&header);
+    header[44..].copy_from_slice(&check);
+    header
+}
+
 /// A whole record.
 pub(crate) fn encode(id: BlobId, bytes: &[u8]) -> Vec<u8> {
-    let mut record = Vec::with_capacity(HEADER + bytes.len());
-    record.extend_from_slice(&MAGIC);
-    record.extend_from_slice(id.as_bytes());
-    record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    let check = check(&[&record[..], &[0; 4]].concat());
-    record.extend_from_slice(&check);
-    record.extend_from_slice(bytes);
-    record
+    [&header(id, bytes.len() as u32), bytes].concat()
 }
 
 /// The address and the length that a header states.

@@ -19,7 +19,7 @@ fn workspace() -> WorkspaceId {
 
 fn content(number: u64) -> Vec<u8> {
     // One in a while is a file of its own.
-    let words = if number % 97 == 0 { 9_000 } else { number % 500 };
+    let words = if number.is_multiple_of(97) { 9_000 } else { number % 500 };
     [number].iter().chain(&vec![number.wrapping_mul(31); words as usize]).flat_map(|word| word.to_le_bytes()).collect()
 }
 
