@@ -220,16 +220,11 @@ impl Engine {
         }
         let mut listed = Vec::new();
         for list in &step.packages {
-            let (command, parse): (_, fn(&[u8]) -> Vec<Package>) = match list {
-                PackageList::Pip(command) => (command, packages::parse_pip),
-                PackageList::NpmAll(command) => (command, packages::parse_npm),
-                PackageList::Apt(command) => (command, packages::parse_apt),
-                PackageList::Npm => continue,
-            };
+            let Some(command) = list.command() else { continue };
             let mut output = Some(Vec::new());
             let exit = self.run_command(work, runtime.as_ref(), command, run, &mut output).await?;
             if exit.code == Some(0) {
-                listed.extend(parse(&output.unwrap_or_default()));
+                listed.extend(list.parse(&output.unwrap_or_default()));
             }
         }
         Ok(listed)

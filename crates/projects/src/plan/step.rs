@@ -9,13 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use stead_domain::build::Stage;
+use stead_domain::build::{Package, Stage};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::source::{EntryKind, SourceEntry};
 use stead_domain::{BlobId, LayerId, SourcePath};
 
 use super::{NODE_MODULES, PlanError, Planner, VENV};
-use crate::environment;
+use crate::{environment, packages};
 
 /// Changes whenever steps lay out or keep something else than before, so that no older layer is taken for a newer one.
 const LAYOUT_VERSION: &str = "1";
@@ -51,6 +51,26 @@ pub enum PackageList {
     NpmAll(Command),
     /// Run this in the sandbox; its output goes to [`packages::parse_apt`](crate::packages::parse_apt).
     Apt(Command),
+}
+
+impl PackageList {
+    /// The command to run in the sandbox, for lists that are had by one.
+    pub fn command(&self) -> Option<&Command> {
+        match self {
+            Self::Pip(command) | Self::NpmAll(command) | Self::Apt(command) => Some(command),
+            Self::Npm => None,
+        }
+    }
+
+    /// What that command's output says; nothing when it is no such output.
+    pub fn parse(&self, output: &[u8]) -> Vec<Package> {
+        match self {
+            Self::Pip(_) => packages::parse_pip(output),
+            Self::NpmAll(_) => packages::parse_npm(output),
+            Self::Apt(_) => packages::parse_apt(output),
+            Self::Npm => Vec::new(),
+        }
+    }
 }
 
 /// One step of a build.

@@ -26,7 +26,7 @@ archives=()
 : >"$work/unpacked"
 while read -r _ file _ hash; do
     package=${file%%_*}
-    grep -qxF -- "$package" "$work/needed" || continue
+    if grep -qxF -- "Package: $package" /var/lib/dpkg/status && ! grep -qxF -- "$package" "$work/needed"; then continue; fi
     archive=$cache/cache/archives/$file
     # Archives of earlier builds are taken again, so it is checked that they are what the signed index says.
     if [ "${hash%%:*}" != SHA256 ] || ! printf '%s  %s\n' "${hash#*:}" "$archive" | sha256sum --check --status; then

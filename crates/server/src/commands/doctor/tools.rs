@@ -24,8 +24,8 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
     });
     findings.push(match tools.pythons.first() {
         Some(python) if python.pip.is_some() => {
-            let others: String = tools.pythons[1..].iter().map(|other| format!("; {}", other.version)).collect();
-            Finding::good("python", format!("{}, {}{others}", python.program, python.version))
+            let versions: Vec<&str> = tools.pythons.iter().map(|python| python.version.as_str()).collect();
+            Finding::good("python", format!("{}, {}", python.program, versions.join("; ")))
         }
         Some(python) => Finding {
             standing: Standing::Partial,
