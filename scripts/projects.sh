@@ -20,7 +20,7 @@ fetch() {
     case $1 in
         pip)
             [ -x "$scratch/venv/bin/pip" ] || /usr/bin/python3 -m venv "$scratch/venv" >&2
-            "$scratch/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$scratch/$2" "$2==$3" >&2
+            "$scratch/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary "$2" --dest "$scratch/$2" "$2==$3" >&2
             ls "$scratch/$2"/*.tar.gz ;;
         npm)
             mkdir -p "$scratch/$2"
@@ -36,10 +36,10 @@ project() {
     local archive output began=$SECONDS
     printf '== %s %s (%s)\n' "$2" "$3" "$1"
     archive=$(fetch "$1" "$2" "$3")
-    ! stead project show "real-$2" > /dev/null 2>&1 || stead project delete "real-$2" > /dev/null
-    stead project create "Real $2" > /dev/null
+    ! stead project show "real-$2" > /dev/null 2>&1 || stead project delete "real-$2" > /dev/null 2>&1
+    stead project create "Real $2" > /dev/null 2>&1
     made="$made real-$2"
-    stead project import "real-$2" "$archive" > /dev/null
+    stead project import "real-$2" "$archive" > "$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
     if [ -n "$4" ]; then
         printf '%s\n' "${4#*=}" > "$scratch/${4%%=*}"
         stead project put "real-$2" "$scratch/${4%%=*}" > /dev/null
@@ -59,9 +59,9 @@ project pip flask 3.1.0 '' \
     'python -c "import flask; app = flask.Flask(\"a\"); app.route(\"/\")(lambda: \"served by flask\"); print(app.test_client().get(\"/\").text)"' \
     'served by flask'
 # setup.cfg and setup.py without a pyproject.toml: one line says that the project itself is wanted.
-project pip httpie 3.2.4 'requirements.txt=.' 'http --offline --print=H POST example.org name=value' 'POST / HTTP/1.1'
+project pip httpie 3.2.4 'requirements.txt=.' 'http --ignore-stdin --offline --print=H POST example.org name=value' 'POST / HTTP/1.1'
 # A pyproject.toml of poetry's own kind, whose dependencies no standard table names.
-project pip rich 13.9.4 '' 'python -c "from rich.table import Table; from rich import print; t = Table(title=\"rich table\"); t.add_row(\"1\"); print(t)"' 'rich table'
+project pip rich 13.9.4 '' 'python -c "from rich.table import Table; from rich import print; t = Table(title=\"rich table\"); t.add_row(\"a cell of some width\"); print(t)"' 'rich table'
 # A module in C, compiled in the build.
 project pip markupsafe 3.0.2 '' \
     'python -c "from markupsafe import _speedups, escape; print(_speedups.__file__, escape(\"<b>\"))"' '/.venv/lib/python'

@@ -14,7 +14,7 @@ make_sample() {
     if ! ls "$sample"/*.tar.gz >/dev/null 2>&1; then
         say "fetching the source of Sphinx 8.1.3"
         /usr/bin/python3 -m venv "$sample/venv" >&2 &&
-            "$sample/venv/bin/pip" download --quiet --no-deps --no-binary :all: --dest "$sample" 'sphinx==8.1.3' >&2 ||
+            "$sample/venv/bin/pip" download --quiet --no-deps --no-binary sphinx --dest "$sample" 'sphinx==8.1.3' >&2 ||
             die "the sample cannot be fetched"
         rm -rf "$sample/venv"
     fi
