@@ -31,6 +31,7 @@ impl Engine {
                     () = stopping.cancelled() => return,
                 }
             }
+            let _alone = engine.collector.caches.enter(project).await;
             // The project's own directory last: the next start finds by it what was cut off.
             let layout = &engine.layout;
             let places = [

@@ -40,6 +40,8 @@ impl Engine {
         .await?;
         drop(alone);
         self.faults.point("collect.version.given_up");
+        // Two that remove the same tree would stumble over each other.
+        let _alone = self.collector.running.lock().await;
         self.remove_versions_of(caller.workspace_id, id).await?;
         self.build_get(caller, id, number).await
     }
@@ -103,7 +105,11 @@ impl Engine {
         let layout = self.layout.clone();
         let found = self.blocking(move || layout.projects().map_err(layout_failed)).await?;
         for (_, project) in found.into_iter().filter(|(other, _)| *other == workspace) {
-            self.remove_versions_of(workspace, project).await?;
+            let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
+            // A deleted project goes as a whole, when no task reads it any more.
+            if row.is_some_and(|row| row.deleted_at.is_none()) {
+                self.remove_versions_of(workspace, project).await?;
+            }
         }
         Ok(())
     }
