@@ -1,5 +1,6 @@
 //! Import of a git repository, and what an import reports.
 
+use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -98,7 +99,11 @@ fn with_token(address: &str, token: &str) -> Result<String, Failure> {
         url.set_username(TOKEN_USER).map_err(|()| refused())?;
     }
     // Decoding takes off exactly what this puts on, whatever is in the token.
-    let encoded: String = token.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let mut encoded = String::with_capacity(3 * token.len());
+    for byte in token.bytes() {
+        // Writing to a string does not fail.
+        let _ = write!(encoded, "%{byte:02X}");
+    }
     url.set_password(Some(&encoded)).map_err(|()| refused())?;
     Ok(url.into())
 }
