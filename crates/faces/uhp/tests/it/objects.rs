@@ -36,7 +36,7 @@ fn discovery_promises_the_class_that_its_capabilities_allow() {
     }
     assert_eq!(
         (&body["conformance_class"], &body["capabilities"]["environments"]),
-        (&json!("extended"), &json!(false))
+        (&json!("extended"), &json!(true))
     );
 }
 
@@ -253,7 +253,8 @@ fn an_environment_through_its_life() {
     let body = conforms("Environment", &Environment::whole(view.clone()));
     assert_eq!((&body["status"], &body["version"]), (&json!("ready"), &json!(1)));
     assert_eq!((&body["packages"][0]["name"], &body["versions"][0]["packages"]), (&json!("six"), &json!(1)));
-    assert_eq!(body["declared"], json!({"pip": [], "npm": [], "apt": []}));
+    let declared = json!({"pip": [{"spec": "six==1.17.0", "name": "six", "version": "1.17.0"}], "npm": [], "apt": []});
+    assert_eq!(body["declared"], declared);
     let list = conforms("EnvironmentList", &EnvironmentList { environments: vec![Environment::listed(view.clone())] });
     assert!(list["environments"][0].get("versions").is_none());
     let versions = serde_json::to_value(VersionList::from(view)).unwrap();
