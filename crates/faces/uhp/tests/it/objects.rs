@@ -34,10 +34,7 @@ fn discovery_promises_the_class_that_its_capabilities_allow() {
     for capability in ["streaming", "sessions", "cancellation", "files_input", "files_output", "session_listing"] {
         assert_eq!(body["capabilities"][capability], json!(true), "{capability}");
     }
-    assert_eq!(
-        (&body["conformance_class"], &body["capabilities"]["environments"]),
-        (&json!("extended"), &json!(true))
-    );
+    assert_eq!((&body["conformance_class"], &body["capabilities"]["environments"]), (&json!("extended"), &json!(true)));
 }
 
 #[test]
