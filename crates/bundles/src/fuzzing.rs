@@ -4,6 +4,7 @@ use std::io::{self, Cursor};
 
 use crate::{
     archive::{self, Limits, Sink},
+    git::{Advertised, BlobReader, GitFailure, GitRef, GitTree, GitUrl, is_lfs_pointer, submodule_urls},
     manifest::{
         PackageJson, PackageLock, PipfileLock, PnpmLock, PnpmWorkspace, PoetryLock, Pyproject, PythonLock,
         Requirements, UvLock, YarnLock, YarnSettings, encoding_problem, normalise_for_bash, pipfile_requirements,
@@ -96,6 +97,26 @@ fn fuzz_python_locks(data: &[u8]) {
     }
     if let Ok(lock) = pipfile_requirements(data) {
         check(&lock);
+    }
+}
+
+/// Reads `data` as everything that a caller or git says of a repository.
+pub fn fuzz_git(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(url) = GitUrl::parse(&text) {
+        let shown = url.to_string();
+        assert!(!shown.starts_with('-') && !shown.chars().any(char::is_control), "an odd address: {shown:?}");
+        assert_eq!(GitUrl::parse(&shown).map(|again| again.to_string()), Ok(shown), "an accepted address is refused");
+    }
+    if let Ok(reference) = GitRef::parse(Some(&text)) {
+        assert!(reference.candidates().iter().all(|name| !name.starts_with('-') && !name.contains("..")));
+    }
+    let _ = (GitFailure::of(&text), submodule_urls(data), Advertised::parse(data), is_lfs_pointer(data));
+    let limits = Limits { expanded_bytes: 1 << 20, file_bytes: 1 << 18, members: 100, ..Limits::default() };
+    if let Ok(tree) = GitTree::parse(data, &limits) {
+        assert!(tree.files.iter().map(|file| file.size).sum::<u64>() <= limits.expanded_bytes);
+        let (mut reader, mut sink) = (BlobReader::new(tree.files), CheckedSink::default());
+        let _ = reader.feed(data, &mut sink);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use proptest::prelude::*;
-use stead_bundles::fuzzing::{fuzz_archive, fuzz_manifests, fuzz_path};
+use stead_bundles::fuzzing::{fuzz_archive, fuzz_git, fuzz_manifests, fuzz_path};
 
 #[test]
 fn cut_and_damaged_cases_never_panic() {
@@ -41,5 +41,12 @@ proptest! {
     #[test]
     fn arbitrary_manifest_text_never_panics(text in "[-a-z=<>@;\\[\\]{}\"':.,/#\\\\ \r\n$é]{0,200}") {
         fuzz_manifests(text.as_bytes());
+    }
+
+    #[test]
+    fn arbitrary_words_of_git_never_panic(
+        text in "((https?|ssh|git)?(:|://)?[-a-z0-9@:/.%]{0,20}|100(644|755) blob [a-f0-9]{40}  ?[0-9]{1,7}\t[a./]{1,5}\0){1,4}",
+    ) {
+        fuzz_git(text.as_bytes());
     }
 }
