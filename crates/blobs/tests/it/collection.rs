@@ -102,6 +102,8 @@ fn what_was_put_outlives_collections_for_the_grace() {
                             vec![((round * (1 + putter)) % 40) as u8; if round % 5 == 0 { 70_000 } else { 900 }];
                         let put = Instant::now();
                         let stored = blobs.put_blocking(workspace(1), &mut &content[..]).unwrap();
+                        // As a commit would come some time after the put.
+                        std::thread::sleep(GRACE / 4 * (round % 3) as u32);
                         match blobs.open_blocking(workspace(1), stored.id) {
                             Ok(mut blob) => {
                                 let mut bytes = Vec::new();
@@ -115,11 +117,12 @@ fn what_was_put_outlives_collections_for_the_grace() {
                 })
             })
             .collect();
-        for putter in putters {
-            putter.join().unwrap();
-        }
+        // The collector ends whatever becomes of these.
+        let ended: Vec<_> = putters.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
-        collector.join().unwrap()
+        let removed = collector.join().unwrap();
+        ended.into_iter().for_each(|ended| ended.unwrap());
+        removed
     });
-    assert!(removed > 20, "{removed} were removed");
+    assert!(removed > 10, "{removed} were removed");
 }
