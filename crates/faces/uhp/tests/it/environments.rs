@@ -121,7 +121,9 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
     server.call(Method::POST, &format!("{path}/import"), "no archive").await.refused(422, "environment_invalid");
     server.call(Method::POST, &format!("{path}/import?replace=x"), archive()).await.refused(400, "invalid_input");
     for (body, param) in [
-        (json!({"git": {"url": "https://example.com/x"}}), "git"),
+        (json!({"git": {"url": "ext::sh"}}), "git.url"),
+        (json!({"git": {"url": "https://example.com/x", "ref": ""}}), "git.ref"),
+        (json!({"git": {"url": "https://example.com/x", "stead_ssh_key": "x"}}), "git.stead_ssh_key"),
         (json!({"git": {}}), "git.url"),
         (json!({"git": 3}), "git"),
         (json!([]), "git"),
@@ -131,6 +133,9 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
         let answer = server.send(request.body(Body::from(body.to_string())).unwrap()).await;
         assert_eq!(answer.refused(422, "environment_invalid")["param"], json!(param), "{body}");
     }
+    // What is right is tried, and this machine has nowhere to run git.
+    let right = server.post(&format!("{path}/import"), json!({"git": {"url": "https://example.com/x"}})).await;
+    right.refused(503, "environment_unavailable");
     let made = server.post(&format!("{path}/directories"), json!({"path": "assets/brand"})).await.good();
     assert_eq!(made, json!({"path": "assets/brand", "dir": true}));
     server.post(&format!("{path}/directories"), json!({"path": "../x"})).await.refused(422, "environment_invalid");
