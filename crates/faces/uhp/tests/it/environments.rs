@@ -134,8 +134,10 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
         assert_eq!(answer.refused(422, "environment_invalid")["param"], json!(param), "{body}");
     }
     // What is right is tried, and this machine has nowhere to run git.
-    let right = server.post(&format!("{path}/import"), json!({"git": {"url": "https://example.com/x"}})).await;
-    right.refused(503, "environment_unavailable");
+    let right = json!({"git": {"url": "https://example.com/x"}}).to_string();
+    let request = server.request(Method::POST, &format!("{path}/import")).header("content-type", "application/json");
+    let answer = server.send(request.body(Body::from(right)).unwrap()).await;
+    answer.refused(503, "environment_unavailable");
     let made = server.post(&format!("{path}/directories"), json!({"path": "assets/brand"})).await.good();
     assert_eq!(made, json!({"path": "assets/brand", "dir": true}));
     server.post(&format!("{path}/directories"), json!({"path": "../x"})).await.refused(422, "environment_invalid");
