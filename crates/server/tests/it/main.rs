@@ -13,6 +13,7 @@ mod configuration;
 mod crash;
 mod declared;
 mod doctor;
+mod field_cases;
 mod files;
 mod git;
 mod git_server;
