@@ -17,8 +17,8 @@ pub use blobs::{BlobError, BlobUsage, Blobs, Collected, StoredBlob};
 pub use clock::{Clock, IdSource};
 pub use logs::{LogChunk, LogError, LogName, Logs};
 pub use provider::{
-    BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Mount, MountSource, Observed, Outcome, Provider,
-    ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
+    BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Mount, MountSource, Observed,
+    Outcome, Provider, ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
 };
 pub use registries::{Checked, Registries};
 pub use runtime::{

@@ -87,11 +87,7 @@ impl Host {
     }
 
     /// What a build may reach; `None` is nothing.
-    pub(crate) fn build_egress(
-        &self,
-        network: &BuildNetwork,
-        label: String,
-    ) -> Result<Option<Policy>, ProviderError> {
+    pub(crate) fn build_egress(&self, network: &BuildNetwork, label: String) -> Result<Option<Policy>, ProviderError> {
         match network {
             BuildNetwork::Disabled => Ok(None),
             BuildNetwork::Enabled => {
@@ -160,7 +156,8 @@ impl Registries {
 }
 
 fn parse_host(text: &str) -> Result<EgressHost, ProviderError> {
-    text.parse().map_err(|_| ProviderError::permanent("host_invalid", "not a host name or address that can be resolved"))
+    text.parse()
+        .map_err(|_| ProviderError::permanent("host_invalid", "not a host name or address that can be resolved"))
 }
 
 /// The policy of one host.

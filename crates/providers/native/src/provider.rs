@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{
-    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Observed, Outcome, PortFuture, Provider, ProviderCapabilities,
-    ProviderError, Runtime, StartSpec,
+    BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Observed, Outcome, PortFuture, Provider,
+    ProviderCapabilities, ProviderError, Runtime, StartSpec,
 };
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_outbound::Dialer;

@@ -190,8 +190,12 @@ fn what_a_browser_would_run_is_never_shown_in_place() {
     let project = Project::make(&server, "Pages");
     let import = format!("{}/import", project.path);
     project.api.send("POST", &import, &[], include_bytes!("../cases/C076-xss.tar.gz")).ok();
-    let types =
-        [("html", "text/html"), ("svg", "image/svg+xml"), ("txt", "text/plain"), ("noext", "application/octet-stream")];
+    let types = [
+        (".html", "text/html"),
+        (".svg", "image/svg+xml"),
+        (".txt", "text/plain"),
+        ("noext", "application/octet-stream"),
+    ];
     let tree = project.tree();
     assert_eq!(tree.len(), 7, "{tree:?}");
     for path in tree.keys() {

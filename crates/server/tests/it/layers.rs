@@ -38,7 +38,7 @@ fn seen(api: &Api, harness: &str, environment: &str, script: &str) -> String {
     let body = json!({"input": script, "metadata": {"harness_id": harness, "environment": environment}});
     let answer: Value = api.ask(&body).ok();
     assert_eq!(answer["status"], "completed", "{answer:#}");
-    said(&answer).to_owned()
+    said(&answer)
 }
 
 #[test]

@@ -19,17 +19,38 @@ async fn an_environment_is_named_once_and_keeps_its_place() {
     server.post("/v1/environments", json!({"name": "content studio"})).await.refused(409, "environment_exists");
     server.post("/v1/environments", json!({"name": "!!!"})).await.refused(422, "environment_invalid");
     server.post("/v1/environments", json!({})).await.refused(422, "environment_invalid");
-    let packages = json!({"name": "x", "packages": {"pip": ["six"]}});
-    assert_eq!(
-        server.post("/v1/environments", packages).await.refused(422, "environment_invalid")["param"],
-        json!("packages.pip")
-    );
     let renamed = server.put(&path, json!({"name": "Other", "entry": "run"})).await.good();
     assert_eq!((&renamed["name"], &renamed["mount"]), (&json!("Other"), &json!("/env/content-studio")));
     assert_eq!(server.put(&path, json!({"description": "d"})).await.good()["entry"], json!("run"));
     conforms("EnvironmentList", &server.get("/v1/environments").await.good());
     assert_eq!(server.delete(&path).await.good(), json!({"id": id, "deleted": true}));
     server.get(&path).await.refused(404, "environment_not_found");
+}
+
+#[tokio::test]
+async fn packages_are_written_under_one_name_and_read_under_another() {
+    let server = Server::start().await;
+    let write = json!({"name": "x", "packages": {"pip": ["six==1.17.0"], "apt": ["jq"]}, "runtime": {"python": "3.11"}});
+    let made = conforms("Environment", &server.post("/v1/environments", write).await.good());
+    assert_eq!(made["declared"]["pip"], json!([{"spec": "six==1.17.0", "name": "six", "version": "1.17.0"}]));
+    assert_eq!((&made["packages"], &made["runtime"]), (&json!([]), &json!({"python": "3.11"})));
+    let path = format!("/v1/environments/{}", made["id"].as_str().unwrap());
+    // What is left out stays, a list that is given replaces that list, and what was read may be sent back.
+    let kept = server.put(&path, json!({"name": "y"})).await.good();
+    assert_eq!((&kept["declared"], &kept["runtime"]), (&made["declared"], &made["runtime"]));
+    let less = server.put(&path, json!({"packages": {"pip": []}, "runtime": {"python": ""}})).await.good();
+    assert_eq!((&less["declared"]["pip"], &less["declared"]["apt"][0]["spec"]), (&json!([]), &json!("jq")));
+    assert_eq!(less["runtime"], json!({"python": ""}));
+    assert_eq!(server.put(&path, less.clone()).await.good()["declared"], less["declared"]);
+    for (write, param) in [
+        (json!({"packages": {"pip": ["six", "-r x"]}}), "packages.pip"),
+        (json!({"packages": {"npm": ["a@file:../b"]}}), "packages.npm"),
+        (json!({"packages": {"gem": ["rails"]}}), "packages.gem"),
+        (json!({"runtime": {"python": "/usr/bin/python3"}}), "runtime.python"),
+    ] {
+        assert_eq!(server.put(&path, write).await.refused(422, "environment_invalid")["param"], json!(param));
+    }
+    assert_eq!(server.get(&path).await.good()["declared"], less["declared"]);
 }
 
 #[tokio::test]

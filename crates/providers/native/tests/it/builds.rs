@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use stead_domain::ports::{BuildNetwork, BuildOverlay, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, SandboxLimits};
+use stead_domain::ports::{
+    BuildNetwork, BuildOverlay, BuildSandboxSpec, BuildSandboxes, Mount, MountSource, SandboxLimits,
+};
 use stead_domain::{ProjectId, WorkspaceId};
 
 use crate::fixture::{Fixture, Ids, run, until};
