@@ -67,6 +67,6 @@ pub(crate) fn read_case(name: &str) -> Result<(Report, Collected), ArchiveError>
 }
 
 pub(crate) fn open(name: &str) -> File {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/field-cases").join(name);
     File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

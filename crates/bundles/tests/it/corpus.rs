@@ -7,7 +7,7 @@ use stead_bundles::fuzzing::{fuzz_archive, fuzz_git, fuzz_manifests, fuzz_path};
 
 #[test]
 fn cut_and_damaged_cases_never_panic() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/field-cases");
     let mut replayed = 0;
     for entry in fs::read_dir(directory).unwrap() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();

@@ -1,4 +1,4 @@
-//! Real-world faults as files in `tests/cases`, and archives made here.
+//! Real-world faults as files in `tests/field-cases`, and archives made here.
 
 mod cases;
 mod collected;

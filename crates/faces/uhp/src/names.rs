@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn hostile_paths_are_refused_whatever_their_spelling() {
-        let cases: Vec<String> = serde_json::from_str(include_str!("../tests/cases/C070-paths.json")).unwrap();
+        let cases: Vec<String> =
+            serde_json::from_str(include_str!("../../../../tests/field-cases/C070-paths.json")).unwrap();
         for path in cases {
             assert_eq!(raw(&path).parse_file().unwrap_err().code, Code::ProjectInvalid, "{path}");
         }
@@ -109,7 +110,8 @@ mod tests {
     #[test]
     fn odd_names_arrive_as_they_are() {
         const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
-        let names: Vec<String> = serde_json::from_str(include_str!("../tests/cases/C069-names.json")).unwrap();
+        let names: Vec<String> =
+            serde_json::from_str(include_str!("../../../../tests/field-cases/C069-names.json")).unwrap();
         for name in names {
             let found = raw(&utf8_percent_encode(&name, SEGMENT).to_string()).parse_file();
             if name.chars().any(char::is_control) {

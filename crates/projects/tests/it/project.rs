@@ -61,11 +61,12 @@ impl Project {
         }
     }
 
-    /// A project with the files of an archive of `tests/cases`.
+    /// A project with the files of an archive of `tests/field-cases`.
     pub(crate) fn of_case(name: &str) -> Self {
         let mut project = Self::new();
         let unpacked = tempfile::tempdir().unwrap();
-        let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name).with_extension("tar.gz");
+        let archive =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/field-cases").join(name).with_extension("tar.gz");
         let status =
             std::process::Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(unpacked.path()).status().unwrap();
         assert!(status.success());

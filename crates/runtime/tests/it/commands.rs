@@ -12,7 +12,7 @@ async fn a_background_child_does_not_hold_the_call() {
     let runtime = Runtime::start();
     let client = runtime.client().await;
     let began = Instant::now();
-    let exec = client.exec(script(include_bytes!("../cases/C060-bg.sh"))).await.unwrap();
+    let exec = client.exec(script(include_bytes!("../../../../tests/field-cases/C060-bg.sh"))).await.unwrap();
     let outcome = exec.collect(PLENTY).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     assert_eq!(outcome.stdout, b"foreground-done\n");
@@ -42,7 +42,7 @@ async fn a_background_child_may_go_on_writing() {
 async fn standard_input_is_empty_by_default() {
     let runtime = Runtime::start();
     let began = Instant::now();
-    let exec = runtime.client().await.exec(script(include_bytes!("../cases/C061-stdin.sh"))).await;
+    let exec = runtime.client().await.exec(script(include_bytes!("../../../../tests/field-cases/C061-stdin.sh"))).await;
     let outcome = exec.unwrap().collect(PLENTY).await.unwrap();
     assert_eq!(outcome.stdout, b"after-cat\neof\n0\n");
     assert_eq!(outcome.exit.code, Some(0));
@@ -54,10 +54,10 @@ async fn standard_input_is_empty_by_default() {
 async fn bytes_are_exact() {
     let runtime = Runtime::start();
     let client = runtime.client().await;
-    let binary = client.exec(script(include_bytes!("../cases/C063-binary.sh"))).await.unwrap();
+    let binary = client.exec(script(include_bytes!("../../../../tests/field-cases/C063-binary.sh"))).await.unwrap();
     let expected: Vec<u8> = (0..=255).collect::<Vec<u8>>().repeat(64);
     assert_eq!(binary.collect(PLENTY).await.unwrap().stdout, expected);
-    let split = client.exec(script(include_bytes!("../cases/C063-split.sh"))).await.unwrap();
+    let split = client.exec(script(include_bytes!("../../../../tests/field-cases/C063-split.sh"))).await.unwrap();
     let text = String::from_utf8(split.collect(PLENTY).await.unwrap().stdout).unwrap();
     assert_eq!(text, format!("\u{20ac}\u{1f600}\n{}\n", "\u{2500}".repeat(100_000)));
 }

@@ -13,7 +13,7 @@ async fn the_time_limit_ends_the_whole_tree() {
     let client = runtime.client().await;
     for _ in 0..20 {
         let began = Instant::now();
-        let spec = limited(include_bytes!("../cases/C062-timeout.sh"), Duration::from_millis(400));
+        let spec = limited(include_bytes!("../../../../tests/field-cases/C062-timeout.sh"), Duration::from_millis(400));
         let outcome = client.exec(spec).await.unwrap().collect(PLENTY).await.unwrap();
         assert!(outcome.stdout.starts_with(b"before\n"));
         assert_eq!(

@@ -14,7 +14,7 @@ use crate::server::TestServer;
 const LARGEST: usize = 64 << 10;
 
 macro_rules! cases {
-    ($($name:literal),+) => { [$(($name, include_bytes!(concat!("../cases/", $name)) as &[u8])),+] };
+    ($($name:literal),+) => { [$(($name, include_bytes!(concat!("../../../../tests/field-cases/", $name)) as &[u8])),+] };
 }
 
 struct Project {
@@ -63,7 +63,7 @@ fn encoded(name: &str) -> String {
 fn any_legal_name_comes_back_as_it_went_in() {
     let server = server();
     let project = Project::make(&server, "Names");
-    let text = include_str!("../../../faces/uhp/tests/cases/C069-names.json");
+    let text = include_str!("../../../../tests/field-cases/C069-names.json");
     let mut names: Vec<String> = serde_json::from_str(text).unwrap();
     // Both spellings of one accent are names of their own; the longest segment and the longest path.
     names.extend(["e\u{301}.txt".to_owned(), "\u{e9}.txt".to_owned(), "\u{20ac}".repeat(85)]);
@@ -96,7 +96,7 @@ fn no_spelling_of_a_path_leaves_the_source() {
     let project = Project::make(&server, "Paths");
     assert_eq!(project.put("keep/me.txt", b"kept", Framing::Length).0, 200);
     let before = project.tree();
-    let text = include_str!("../../../faces/uhp/tests/cases/C070-paths.json");
+    let text = include_str!("../../../../tests/field-cases/C070-paths.json");
     for path in serde_json::from_str::<Vec<String>>(text).unwrap() {
         for method in ["GET", "PUT", "PATCH", "DELETE"] {
             let answer = project.api.send(method, &project.file(&path), &[], b"{\"executable\":true}");
@@ -189,7 +189,7 @@ fn what_a_browser_would_run_is_never_shown_in_place() {
     let server = server();
     let project = Project::make(&server, "Pages");
     let import = format!("{}/import", project.path);
-    project.api.send("POST", &import, &[], include_bytes!("../cases/C076-xss.tar.gz")).ok();
+    project.api.send("POST", &import, &[], include_bytes!("../../../../tests/field-cases/C076-xss.tar.gz")).ok();
     let types = [
         (".html", "text/html"),
         (".svg", "image/svg+xml"),

@@ -74,7 +74,7 @@ impl GitServer {
 
     /// Unpacks a field case that holds a bare repository `repo.git`.
     pub(crate) fn unpack(&self, case: &str, repository: &str) {
-        let tar = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(case);
+        let tar = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/field-cases").join(case);
         let place = self.root.path().join(repository).with_extension("unpacked");
         std::fs::create_dir_all(&place).unwrap();
         assert!(Command::new("tar").arg("-xf").arg(tar).arg("-C").arg(&place).status().unwrap().success());

@@ -10,9 +10,9 @@ use crate::objects::text;
 use crate::program::needs_root;
 use crate::server::TestServer;
 
-const JUNK: &[u8] = include_bytes!("../cases/C020-not-an-archive.bin");
-const LYING: &[u8] = include_bytes!("../cases/C012-lying.zip");
-const ENCRYPTED: &[u8] = include_bytes!("../cases/C022-encrypted.zip");
+const JUNK: &[u8] = include_bytes!("../../../../tests/field-cases/C020-not-an-archive.bin");
+const LYING: &[u8] = include_bytes!("../../../../tests/field-cases/C012-lying.zip");
+const ENCRYPTED: &[u8] = include_bytes!("../../../../tests/field-cases/C022-encrypted.zip");
 /// What `limits.file` and `limits.import` are here, in bytes.
 const FILE: usize = 64 << 10;
 const IMPORT: usize = 1 << 20;

@@ -29,18 +29,18 @@ fn scripts_from_the_field_end_as_they_should() {
         response
     };
     // The end of a command is not waited for where a child holds its output.
-    assert_eq!(said(&run(include_str!("../cases/C060-bg.sh"))), "foreground-done\n");
-    assert_eq!(said(&run(include_str!("../cases/C061-stdin.sh"))), "after-cat\neof\n0\n");
-    let split = run(include_str!("../cases/C063-split.sh"));
+    assert_eq!(said(&run(include_str!("../../../../tests/field-cases/C060-bg.sh"))), "foreground-done\n");
+    assert_eq!(said(&run(include_str!("../../../../tests/field-cases/C061-stdin.sh"))), "after-cat\neof\n0\n");
+    let split = run(include_str!("../../../../tests/field-cases/C063-split.sh"));
     assert_eq!(said(&split), format!("€😀\n{}\n", "─".repeat(100_000)));
     assert_eq!(split["metadata"]["stead_replaced_bytes"], Value::Null);
-    let binary = run(include_str!("../cases/C063-binary.sh"));
+    let binary = run(include_str!("../../../../tests/field-cases/C063-binary.sh"));
     assert!(said(&binary).contains('\u{fffd}'));
     assert_eq!(binary["metadata"]["stead_replaced_bytes"], 128 * 64, "{}", binary["metadata"]);
 
     for _ in 0..3 {
         let body = json!({
-            "input": include_str!("../cases/C062-timeout.sh"), "timeout_seconds": 2, "metadata": {"harness_id": harness},
+            "input": include_str!("../../../../tests/field-cases/C062-timeout.sh"), "timeout_seconds": 2, "metadata": {"harness_id": harness},
         });
         let began = Instant::now();
         let late = api.ask(&body).ok();

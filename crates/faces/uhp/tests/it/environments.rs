@@ -30,7 +30,8 @@ async fn an_environment_is_named_once_and_keeps_its_place() {
 #[tokio::test]
 async fn packages_are_written_under_one_name_and_read_under_another() {
     let server = Server::start().await;
-    let write = json!({"name": "x", "packages": {"pip": ["six==1.17.0"], "apt": ["jq"]}, "runtime": {"python": "3.11"}});
+    let write =
+        json!({"name": "x", "packages": {"pip": ["six==1.17.0"], "apt": ["jq"]}, "runtime": {"python": "3.11"}});
     let made = conforms("Environment", &server.post("/v1/environments", write).await.good());
     assert_eq!(made["declared"]["pip"], json!([{"spec": "six==1.17.0", "name": "six", "version": "1.17.0"}]));
     assert_eq!((&made["packages"], &made["runtime"]), (&json!([]), &json!({"python": "3.11"})));
@@ -73,7 +74,8 @@ async fn files_keep_their_bytes_under_any_honest_name() {
     assert_eq!(paths, ["a b", "a b/é#?.bin", "empty", "x.html"]);
     assert_eq!((&tree["count"], &tree["bytes"]), (&json!(3), &json!(264)));
 
-    let cases: Vec<String> = serde_json::from_str(include_str!("../cases/C070-paths.json")).unwrap();
+    let cases: Vec<String> =
+        serde_json::from_str(include_str!("../../../../../tests/field-cases/C070-paths.json")).unwrap();
     for path in &cases {
         for method in [Method::GET, Method::PUT, Method::DELETE] {
             let answer = server.call(method, &format!("{files}/{path}"), "x").await;
