@@ -1,7 +1,7 @@
 //! System packages: resolved by apt against what this machine has, and unpacked into `apt` inside the version.
 //!
 //! The machine itself stays untouched, and no maintainer script runs. The step gets a copy of what apt knows here (sources,
-//! preferences, keys, installed packages: [`system_packages`](crate::system_packages)), whose identity is part of its key.
+//! preferences, keys, installed packages: [`crate::system_packages`]), whose identity is part of its key.
 
 use stead_domain::build::Stage;
 use stead_domain::declared::{PackageManager, PackageSpec};

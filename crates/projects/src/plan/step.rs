@@ -43,13 +43,13 @@ pub enum StepFiles {
 /// How to learn what a step installed, once its commands have succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PackageList {
-    /// Run this in the sandbox; its output goes to [`packages::parse_pip`](crate::packages::parse_pip).
+    /// Run this in the sandbox; its output goes to [`crate::packages::parse_pip`].
     Pip(Command),
-    /// Look at the kept tree with [`packages::read_npm`](crate::packages::read_npm).
+    /// Look at the kept tree with [`crate::packages::read_npm`].
     Npm,
-    /// Run this in the sandbox; its output goes to [`packages::parse_npm`](crate::packages::parse_npm).
+    /// Run this in the sandbox; its output goes to [`crate::packages::parse_npm`].
     NpmAll(Command),
-    /// Run this in the sandbox; its output goes to [`packages::parse_apt`](crate::packages::parse_apt).
+    /// Run this in the sandbox; its output goes to [`crate::packages::parse_apt`].
     Apt(Command),
 }
 
