@@ -12,6 +12,8 @@ pub struct IgnoredManifest<'a> {
     pub reason: &'static str,
 }
 
+const BUN: &str = "Bun is not supported: a build fails unless there is another lock, or `packageManager` in package.json names npm, pnpm or yarn";
+
 /// Names whose packages Stead has no installer for.
 const FOREIGN: &[(&str, &str)] = &[
     ("environment.yml", "conda environments are not made"),
@@ -25,8 +27,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("build.gradle", "Java packages are not installed"),
     ("build.gradle.kts", "Java packages are not installed"),
     ("mix.exs", "Elixir packages are not installed"),
-    ("bun.lock", "locks of Bun are not read"),
-    ("bun.lockb", "locks of Bun are not read"),
+    ("bun.lock", BUN),
+    ("bun.lockb", BUN),
     ("deno.json", "Deno's imports are not fetched"),
 ];
 

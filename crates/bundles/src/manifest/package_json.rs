@@ -8,7 +8,7 @@ use super::pnpm_lock::{self, beneath};
 use super::text::{TextError, decode};
 
 /// Scripts that the managers run for the root project, and for packages of its workspace, during an install.
-const LIFECYCLE: [&str; 8] = [
+const LIFECYCLE: [&str; 11] = [
     "pnpm:devPreinstall",
     "preinstall",
     "install",
@@ -17,6 +17,10 @@ const LIFECYCLE: [&str; 8] = [
     "preprepare",
     "prepare",
     "postprepare",
+    // npm, when the install changed something.
+    "predependencies",
+    "dependencies",
+    "postdependencies",
 ];
 const DEPENDENCY_FIELDS: [&str; 4] = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
 
@@ -94,6 +98,11 @@ impl PackageJson {
         // A directory of programs is whatever lies in it.
         let lists_programs = root.get("directories").is_some_and(|directories| directories.get("bin").is_some());
         parsed.needs_whole_source = !parsed.lifecycle_scripts.is_empty() || lists_programs;
+        // pnpm copies such a package of the workspace.
+        let is_injected = |meta: &Value| meta.get("injected").and_then(Value::as_bool).unwrap_or(false);
+        if let Some(Value::Object(metas)) = root.get("dependenciesMeta") {
+            parsed.needs_whole_source |= metas.values().any(is_injected);
+        }
         parsed.reads_members = !parsed.workspaces.is_empty();
         for field in DEPENDENCY_FIELDS {
             for specifier in specifiers(&root, field).values() {
@@ -219,6 +228,8 @@ mod tests {
             r#"{"devDependencies":{"b":"file:../b.tgz"}}"#,
             r#"{"dependencies":{"b":"exec:./b.js"}}"#,
             r#"{"scripts":{"postinstall":"x"}}"#,
+            r#"{"scripts":{"postdependencies":"x"}}"#,
+            r#"{"dependenciesMeta":{"b":{"built":false},"c":{"injected":true}}}"#,
             r#"{"overrides":{"a":{"b":"file:b"}}}"#,
             r#"{"resolutions":{"a":"patch:a@1#./a.patch"}}"#,
             r#"{"pnpm":{"patchedDependencies":{"a":"../a.patch"}}}"#,
@@ -229,7 +240,7 @@ mod tests {
         for text in [
             r#"{"optionalDependencies":{"b":"link:b"}}"#,
             r#"{"dependencies":{"b":"workspace:*"}}"#,
-            r#"{"workspaces":["packages/*"]}"#,
+            r#"{"workspaces":["packages/*"],"dependenciesMeta":{"b":{"injected":false}}}"#,
             r#"{"workspaces":{"packages":["p"]}}"#,
         ] {
             let parsed = parse(text);

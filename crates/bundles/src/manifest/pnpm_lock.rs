@@ -83,6 +83,8 @@ impl PnpmWorkspace {
         let moves =
             ["pnpmfile", "globalPnpmfile", "configDependencies", "modulesDir", "virtualStoreDir", "scriptShell"];
         workspace.needs_whole_source |= moves.iter().any(|key| root.contains_key(*key));
+        let copies = root.get("injectWorkspacePackages").is_some_and(|value| value != &Value::Bool(false));
+        workspace.needs_whole_source |= copies;
         workspace.needs_whole_source |= root.get("overrides").is_some_and(|value| value.to_string().contains("file:"));
         Ok(workspace)
     }
@@ -147,7 +149,12 @@ mod tests {
         let plain = PnpmWorkspace::parse(plain).unwrap();
         assert_eq!((plain.packages, plain.patches), (vec!["packages/*".to_owned()], vec!["p/a.patch".to_owned()]));
         assert!(!plain.needs_whole_source);
-        for text in ["pnpmfile: hooks.cjs\n", "overrides:\n  a: 'file:a'\n", "configDependencies:\n  c: 1+sha\n"] {
+        for text in [
+            "injectWorkspacePackages: true\n",
+            "pnpmfile: hooks.cjs\n",
+            "overrides:\n  a: 'file:a'\n",
+            "configDependencies:\n  c: 1+sha\n",
+        ] {
             assert!(PnpmWorkspace::parse(text.as_bytes()).unwrap().needs_whole_source, "{text}");
         }
     }

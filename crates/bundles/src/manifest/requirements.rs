@@ -68,6 +68,11 @@ impl Requirements {
             })
     }
 
+    /// Whether pip would refuse whatever has no hash because of this file: one line with a hash is enough.
+    pub fn requires_hashes(&self) -> bool {
+        self.lines.iter().any(|line| line.hashed || line.text.starts_with("--require-hashes"))
+    }
+
     fn follow(&mut self, kind: &LineKind, directory: &str) {
         match kind {
             LineKind::Include { path } => self.read(directory, path, ReadPath::Requirements),
@@ -194,6 +199,18 @@ mod tests {
     fn only_exact_or_hashed_requirements_are_pinned() {
         for (text, pinned) in [("a==1.0\n-i https://h", true), ("a==1.*", false), ("a>=1", false), ("a", false)] {
             assert_eq!(Requirements::parse("r.txt", text.as_bytes()).unwrap().is_pinned(), pinned, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_hash_asks_for_all_of_them() {
+        for (text, requires) in [
+            ("a>=1 --hash=sha256:00\nb", true),
+            ("a==1 \\\n    --hash sha256:00", true),
+            ("--require-hashes\na==1", true),
+            ("a==1 # --hash=sha256:00\n--pre", false),
+        ] {
+            assert_eq!(Requirements::parse("r.txt", text.as_bytes()).unwrap().requires_hashes(), requires, "{text}");
         }
     }
 }

@@ -13,6 +13,10 @@ const RELEASES: &str = ".yarn/releases/";
 /// What either file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct YarnSettings {
+    /// A directory of the source, relative to the root, that archives of packages are taken from.
+    pub archives: Option<String>,
+    /// `injectEnvironmentFiles`, relative to the root; none where the file does not say.
+    pub environment_files: Option<Vec<String>>,
     /// The Yarn that the project brings and that runs instead, relative to the root.
     pub release: Option<String>,
     /// `nodeLinker`.
@@ -28,6 +32,7 @@ impl YarnSettings {
         for line in decode(bytes)?.lines() {
             let Some((name, value)) = line.trim().split_once([' ', '\t']) else { continue };
             match name.trim_matches('"').trim_start_matches("--").trim_start_matches("install.") {
+                "yarn-offline-mirror" => settings.add_archives(value.trim().trim_matches('"')),
                 "yarn-path" => settings.add_release(value.trim().trim_matches('"')),
                 "modules-folder" | "cwd" | "script-shell" | "link-folder" | "use-yarnrc" => {
                     settings.needs_whole_source = true;
@@ -45,6 +50,16 @@ impl YarnSettings {
         if let Some(path) = string(&root, "yarnPath") {
             settings.add_release(&path);
         }
+        if let Some(path) = string(&root, "cacheFolder") {
+            settings.add_archives(&path);
+        }
+        if let Some(list) = root.get("injectEnvironmentFiles") {
+            let named = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+            // A question mark lets the file be absent.
+            let paths: Vec<Option<String>> = named.map(|path| beneath(path.trim_end_matches('?'))).collect();
+            settings.needs_whole_source |= paths.contains(&None);
+            settings.environment_files = Some(paths.into_iter().flatten().collect());
+        }
         let runs = root.get("plugins").is_some_and(|plugins| plugins != &Value::Array(Vec::new()));
         // An address's own certificates, and other places for what lies in the root.
         let elsewhere = root.iter().any(|(key, value)| {
@@ -53,6 +68,11 @@ impl YarnSettings {
         });
         settings.needs_whole_source |= runs || elsewhere;
         Ok(settings)
+    }
+
+    /// A place elsewhere than in the source is empty in a build.
+    fn add_archives(&mut self, path: &str) {
+        self.archives = beneath(path).map(|path| path.trim_end_matches('/').to_owned());
     }
 
     fn add_release(&mut self, path: &str) {
@@ -87,5 +107,18 @@ mod tests {
             assert!(YarnSettings::parse(text.as_bytes()).unwrap().needs_whole_source, "{text}");
         }
         assert!(YarnSettings::parse_classic(b"--modules-folder lib\n").unwrap().needs_whole_source);
+    }
+
+    #[test]
+    fn archives_and_environments_are_named() {
+        let classic = YarnSettings::parse_classic(b"yarn-offline-mirror \"./offline/\"\n").unwrap();
+        assert_eq!(classic.archives.as_deref(), Some("offline"));
+        assert_eq!(YarnSettings::parse_classic(b"yarn-offline-mirror \"../x\"\n").unwrap().archives, None);
+        let later = b"cacheFolder: ./archives\ninjectEnvironmentFiles: ['.env.yarn?', ./conf/env]\n";
+        let later = YarnSettings::parse(later).unwrap();
+        assert_eq!(later.archives.as_deref(), Some("archives"));
+        assert_eq!(later.environment_files, Some(vec![".env.yarn".to_owned(), "conf/env".to_owned()]));
+        assert!(!later.needs_whole_source);
+        assert!(YarnSettings::parse(b"injectEnvironmentFiles: ['${X}/../a']\n").unwrap().needs_whole_source);
     }
 }

@@ -75,7 +75,7 @@ impl Layout {
         };
         lay_out(&files, tree, entries, Form::Working { replaced: &step.replaced }, &[])?;
         let installer_cache = self.cache(tree.workspace, tree.project).join(cache_name(step.stage));
-        if !cache::is_fit(&installer_cache)? {
+        if step.empties_cache || !cache::is_fit(&installer_cache)? {
             remove_tree(&installer_cache)?;
         }
         make_directory(&installer_cache)?;

@@ -121,7 +121,7 @@ impl Planner<'_> {
         }
         let list = match beside {
             // No manager has a list of both.
-            true => PackageList::NpmAll(self.command(&env, [NODE, "-e", BESIDE, "list"])),
+            true => PackageList::NpmAll(self.listing(&env, [NODE, "-e", BESIDE, "list"])),
             false => PackageList::Npm,
         };
         self.push(Draft {

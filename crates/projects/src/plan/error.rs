@@ -25,6 +25,14 @@ pub enum PlanError {
         /// The tool.
         tool: &'static str,
     },
+    /// A manifest calls for Bun.
+    #[error("`{file}` asks for Bun, which is not supported: {way}")]
+    Bun {
+        /// The manifest.
+        file: String,
+        /// What to do about it.
+        way: &'static str,
+    },
     /// A file lies where packages are installed.
     #[error("the source has a file `{path}`, where system packages are installed: rename it")]
     Occupied {
@@ -50,7 +58,9 @@ impl PlanError {
     /// The failure of the build, in words for the project's owner.
     pub fn failure(&self) -> BuildFailure {
         let kind = match self {
-            Self::Manifest { .. } | Self::MissingTool { .. } | Self::Occupied { .. } => BuildFailureKind::Manifest,
+            Self::Manifest { .. } | Self::MissingTool { .. } | Self::Bun { .. } | Self::Occupied { .. } => {
+                BuildFailureKind::Manifest
+            }
             Self::Read { .. } => BuildFailureKind::Internal,
         };
         let mut message = self.to_string();

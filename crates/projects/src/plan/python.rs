@@ -7,6 +7,7 @@ use stead_domain::SourcePath;
 use stead_domain::build::Stage;
 use stead_domain::source::SourceEntry;
 
+use super::python_lock::UV as UV_LOCK;
 use super::requirements::{REQUIREMENTS, Reading, without_local};
 use super::step::{Command, Draft, PackageList};
 use super::{PlanError, Planner, VENV};
@@ -92,7 +93,8 @@ impl Planner<'_> {
         if reading.whole {
             let why = "a line names the project's own files or is not understood";
             self.log.push(format!("{REQUIREMENTS}: {why}, so every change of the source installs it anew"));
-            if let Some(mut others) = without_local(&bytes) {
+            // A package of the source has no hash: pip refuses it by name where one is required, before anything else.
+            if let Some(mut others) = without_local(&bytes).filter(|_| !reading.hashed) {
                 let own = self.dependencies_of_own(&reading, pyproject).unwrap_or_default();
                 own.iter().for_each(|dependency| others.extend_from_slice(format!("{dependency}\n").as_bytes()));
                 let first = self.follow_requirements(manifest, &others)?;
@@ -110,10 +112,12 @@ impl Planner<'_> {
                 }
             }
         }
+        // pip would find out by itself; uv takes a line with a hash for one that concerns that line alone.
+        let required = reading.hashed.then_some("--require-hashes");
         self.push_install(Install {
             file: REQUIREMENTS,
             name: format!("pip install -r {REQUIREMENTS}"),
-            calls: vec![Call::new(["-r", REQUIREMENTS])],
+            calls: vec![Call::new(required.into_iter().chain(["-r", REQUIREMENTS]))],
             files: (!reading.whole).then(|| reading.files.into_values().collect()),
             replaced: Vec::new(),
             keep: if reading.editable { "" } else { VENV },
@@ -206,6 +210,10 @@ impl Planner<'_> {
         };
         for call in &calls {
             let mut env = env.clone();
+            // What a package of a uv lock needs to be built may be another one of its workspace.
+            if file != UV_LOCK {
+                env.insert("UV_NO_SOURCES".to_owned(), "1".to_owned());
+            }
             if let Some(index) = &call.index {
                 env.insert("PIP_INDEX_URL".to_owned(), index.clone());
                 env.insert("UV_DEFAULT_INDEX".to_owned(), index.clone());
@@ -223,7 +231,7 @@ impl Planner<'_> {
 
     /// The command that lists what `.venv` holds.
     pub(super) fn list_pip(&self) -> Command {
-        self.command(&self.python_env(), [self.in_venv("bin/python").as_str(), "-I", "-c", LIST])
+        self.listing(&self.python_env(), [self.in_venv("bin/python").as_str(), "-I", "-c", LIST])
     }
 
     /// Build backends call programs of the environment they install into.

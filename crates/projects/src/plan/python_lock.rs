@@ -16,7 +16,7 @@ use stead_domain::{BlobId, SourcePath};
 use super::python::{Call, Install, PYPROJECT};
 use super::{PlanError, Planner, VENV};
 
-const UV: &str = "uv.lock";
+pub(super) const UV: &str = "uv.lock";
 const POETRY: &str = "poetry.lock";
 const PIPENV: &str = "Pipfile.lock";
 const PIPFILE: &str = "Pipfile";
@@ -147,12 +147,15 @@ impl Planner<'_> {
         let mut replaced = Vec::new();
         for (number, ((index, hashed), lines)) in groups.into_iter().enumerate() {
             let path = format!(".locked/{file}.{number}.txt");
-            let first = if hashed { "--require-hashes\n" } else { "" };
-            let text = format!("{first}{}\n", lines.join("\n")).into_bytes();
+            let text = format!("{}\n", lines.join("\n")).into_bytes();
             let place = SourcePath::parse(&path).map_err(|error| PlanError::manifest(file, error))?;
             files.push(derived(place.clone(), &text, self.sources.file(file)));
             replaced.push((place, text));
             let mut arguments = vec!["-r".to_owned(), path];
+            // Not in the file, where uv would not read it.
+            if hashed {
+                arguments.insert(0, "--require-hashes".to_owned());
+            }
             // What a manifest asks for without a lock brings its own dependencies.
             if *file != PIPFILE {
                 arguments.insert(0, "--no-deps".to_owned());

@@ -26,6 +26,8 @@ pub(super) struct Reading {
     pub(super) installs_root: bool,
     /// The directories, other than the root, that lines install; as they are written where that is no plain path.
     pub(super) local: BTreeSet<String>,
+    /// A line has a hash, so nothing without one may be installed.
+    pub(super) hashed: bool,
     /// A line names a package that is not the project's own.
     pub(super) names_others: bool,
 }
@@ -53,6 +55,8 @@ impl Planner<'_> {
             }
             .map_err(|source| PlanError::manifest(file, source))?;
             reading.whole |= parsed.needs_whole_source;
+            // As pip has it, for constraints, too.
+            reading.hashed |= parsed.requires_hashes();
             if installs {
                 reading.pinned &= parsed.is_pinned();
                 parsed.lines.iter().for_each(|line| reading.note(&line.kind));

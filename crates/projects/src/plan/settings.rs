@@ -4,11 +4,13 @@ use stead_domain::Slug;
 use stead_domain::declared::Declared;
 use stead_domain::network::NetworkPolicy;
 
-/// The settings of a build. All of them go into layer keys.
+/// The settings of a build. Each but `fresh` goes into the keys of the layers that it has a say in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildSettings {
     /// Names the mount, which shebangs and links of an installed layer contain.
     pub slug: Slug,
+    /// What the owner says of how to run the project; `setup.sh` sees it.
+    pub entry: String,
     /// What the steps may reach.
     pub network: NetworkPolicy,
     /// The egress proxy as a sandbox reaches it.
@@ -19,6 +21,8 @@ pub struct BuildSettings {
     pub npm_registry: Option<String>,
     /// What the owner asks for besides the manifests.
     pub declared: Declared,
+    /// Whether nothing that an earlier build downloaded may be taken again. No key depends on it.
+    pub fresh: bool,
 }
 
 impl BuildSettings {
@@ -26,11 +30,13 @@ impl BuildSettings {
     pub fn new(slug: Slug) -> Self {
         Self {
             slug,
+            entry: String::new(),
             network: NetworkPolicy::Enabled,
             proxy: "http://127.0.0.1:3128".to_owned(),
             python_index: None,
             npm_registry: None,
             declared: Declared::default(),
+            fresh: false,
         }
     }
 }

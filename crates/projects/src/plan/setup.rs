@@ -30,13 +30,8 @@ impl Planner<'_> {
         let packages = SystemPackages { graphviz: declared("graphviz"), magick: declared("imagemagick") };
         let apt = self.steps.iter().any(|step| step.stage == Stage::SystemPackages).then_some(packages);
         let env = setup_env(self.settings, Installed { venv: self.has_venv(), apt });
-        let mut packages = Vec::new();
-        if self.has_venv() {
-            packages.push(PackageList::Pip(self.list_pip()));
-        }
-        if self.has_node_modules() {
-            packages.push(PackageList::Npm);
-        }
+        // A script may make `.venv` and `node_modules` where no manifest does, and take away what one made.
+        let packages = vec![PackageList::Pip(self.list_pip()), PackageList::Npm];
         let commands = vec![self.command(&env, [BASH, SCRIPT])];
         self.push(Draft {
             stage: Stage::SetupScript,

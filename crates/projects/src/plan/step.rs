@@ -14,11 +14,16 @@ use stead_domain::network::NetworkPolicy;
 use stead_domain::source::{EntryKind, SourceEntry};
 use stead_domain::{BlobId, LayerId, SourcePath};
 
-use super::{NODE_MODULES, PlanError, Planner, VENV};
+use super::{PlanError, Planner, VENV};
+use crate::toolchain::BASH;
 use crate::{environment, packages};
 
 /// Changes whenever steps lay out or keep something else than before, so that no older layer is taken for a newer one.
 const LAYOUT_VERSION: &str = "1";
+
+/// Runs a program that tells what was installed. It runs on what a stranger's scripts left, and says nothing that a build depends on: a
+/// program that is gone says nothing, and one that does not come to an end is ended.
+const LISTING: &str = r#"test -x "$0" || exit 0; exec /usr/bin/timeout -k 5 120 "$0" "$@""#;
 
 /// A program run in a step's sandbox. Standard input is at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +101,8 @@ pub struct Step {
     pub commands: Vec<Command>,
     /// How to list what it installed.
     pub packages: Vec<PackageList>,
+    /// Whether the cache of its stage is emptied before it runs.
+    pub empties_cache: bool,
     /// Whether it may reach the network.
     pub network: bool,
     /// Whether the same key means the same packages; a layer of an unpinned step should have a maximum age.
@@ -148,7 +155,10 @@ impl Planner<'_> {
             let mount = self.settings.slug.mount();
             draft.commands.iter_mut().for_each(|command| environment::add_apt(&mut command.env, &mount));
         }
+        self.separate_caches(&mut draft);
         let (key, key_inputs) = self.key(&draft);
+        // Later steps of a stage take what the first one has just downloaded.
+        let is_first = self.steps.iter().all(|step| step.stage != draft.stage);
         self.steps.push(Step {
             stage: draft.stage,
             name: draft.name,
@@ -160,6 +170,7 @@ impl Planner<'_> {
             lower: draft.lower,
             commands: draft.commands,
             packages: draft.packages,
+            empties_cache: self.settings.fresh && is_first,
             network: self.settings.network != NetworkPolicy::Disabled,
             pinned: draft.pinned,
         });
@@ -220,6 +231,15 @@ impl Planner<'_> {
         Command { argv, env: env.clone(), directory: self.settings.slug.mount() }
     }
 
+    /// A command that lists packages; it never fails to start.
+    pub(super) fn listing<'a>(
+        &self,
+        env: &BTreeMap<String, String>,
+        argv: impl IntoIterator<Item = &'a str>,
+    ) -> Command {
+        self.command(env, [BASH, "-c", LISTING].into_iter().chain(argv))
+    }
+
     /// Whether a step so far makes a `.venv`.
     pub(super) fn has_venv(&self) -> bool {
         self.steps.iter().any(|step| step.stage == Stage::PythonPackages)
@@ -233,11 +253,6 @@ impl Planner<'_> {
     /// A path beneath the project's `.venv`.
     pub(super) fn in_venv(&self, path: &str) -> String {
         format!("{}/{VENV}/{path}", self.settings.slug.mount())
-    }
-
-    /// Whether a step so far makes a `node_modules`.
-    pub(super) fn has_node_modules(&self) -> bool {
-        self.steps.iter().any(|step| step.stage == Stage::NodePackages || step.keep == NODE_MODULES)
     }
 }
 

@@ -215,6 +215,38 @@ fn the_packages_of_others_are_a_layer_below_the_project_s_own() {
 }
 
 #[test]
+fn one_hash_anywhere_makes_hashes_a_must_for_whatever_installs() {
+    let mut fast = toolchain();
+    fast.uv = Some(Uv { program: "/opt/stead/uv/bin/uv".into(), version: "1".into() });
+    let hashed = "six>=1 --hash=sha256:00\n";
+    for (list, must) in [
+        (&[("requirements.txt", "six>=1 --hash=sha256:00\nidna\n")][..], true),
+        (&[("requirements.txt", "idna\n-r more.txt\n"), ("more.txt", hashed)], true),
+        (&[("requirements.txt", "idna\n-c more.txt\n"), ("more.txt", hashed)], true),
+        (&[("requirements.txt", "--require-hashes\nidna\n")], true),
+        // What a package of the source needs may not come first without a hash.
+        (&[("requirements.txt", "idna\n.\n-r more.txt\n"), ("more.txt", hashed)], true),
+        (&[("requirements.txt", "idna # --hash=sha256:00\n")], false),
+    ] {
+        for tools in [&fast, &toolchain()] {
+            let plan = plan_with(&files(list), tools, &settings()).unwrap();
+            assert_eq!(plan.steps.len(), 1, "{list:?}");
+            let install =
+                plan.steps[0].commands.iter().find(|command| command.argv.contains(&"-r".to_owned())).unwrap();
+            assert_eq!(install.argv.contains(&"--require-hashes".to_owned()), must, "{list:?}: {:?}", install.argv);
+        }
+    }
+}
+
+#[test]
+fn sources_of_uv_count_with_its_lock_alone() {
+    let dynamic = "[project]\nname = 'a'\ndynamic = ['dependencies']\n[tool.uv.sources]\nb = { path = 'b' }\n";
+    let plan = planned(&files(&[("pyproject.toml", dynamic)]));
+    let install = plan.steps[0].commands.iter().find(|command| command.argv.contains(&".".to_owned())).unwrap();
+    assert_eq!(install.env["UV_NO_SOURCES"], "1");
+}
+
+#[test]
 fn faults_of_manifests_name_the_file_and_what_is_wrong_with_it() {
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain("a==1\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
     for (path, bytes, expected) in [

@@ -74,8 +74,16 @@ impl Planner<'_> {
             let key = line.split('=').next().unwrap_or_default().trim().replace('_', "-");
             match key.trim_end_matches("[]") {
                 // Code of the source that runs, directories that are packed, other places for what is installed.
-                "pnpmfile" | "global-pnpmfile" | "node-options" | "script-shell" | "install-links" | "modules-dir"
-                | "virtual-store-dir" | "prefix" | "git" => inputs.whole = true,
+                "pnpmfile"
+                | "global-pnpmfile"
+                | "node-options"
+                | "script-shell"
+                | "install-links"
+                | "modules-dir"
+                | "virtual-store-dir"
+                | "prefix"
+                | "git"
+                | "inject-workspace-packages" => inputs.whole = true,
                 "omit" | "optional" | "production" | "only" => inputs.omits_optional = true,
                 _ => {}
             }

@@ -14,6 +14,8 @@ const NPM_LOCKS: [&str; 2] = ["npm-shrinkwrap.json", "package-lock.json"];
 const PNPM_LOCK: &str = "pnpm-lock.yaml";
 const YARN_LOCK: &str = "yarn.lock";
 const BUN_LOCKS: [&str; 2] = ["bun.lock", "bun.lockb"];
+const NAME_ANOTHER: &str = "let `packageManager` in it name npm, pnpm or yarn";
+const REMOVE: &str = "remove it, or let `packageManager` in package.json name npm, pnpm or yarn";
 
 /// A manager of Node packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +46,12 @@ impl<'a> Planner<'a> {
             Some("npm") => (Manager::Npm, npm),
             Some("pnpm") => (Manager::Pnpm, pnpm),
             Some("yarn") => (self.which_yarn(yarn, named.and_then(|(_, version)| version.as_deref()))?, yarn),
-            Some(_) => return Err(Self::missing(bun.map_or(MANIFEST, |lock| lock.path.as_str()), "bun")),
+            Some(_) => return Err(PlanError::Bun { file: MANIFEST.to_owned(), way: NAME_ANOTHER }),
             None if npm.is_some() => (Manager::Npm, npm),
             None if pnpm.is_some() => (Manager::Pnpm, pnpm),
             None if yarn.is_some() => (self.which_yarn(yarn, None)?, yarn),
             None => match bun {
-                Some(bun) => return Err(Self::missing(bun.path.as_str(), "bun")),
+                Some(bun) => return Err(PlanError::Bun { file: bun.path.to_string(), way: REMOVE }),
                 None if self.sources.file("pnpm-workspace.yaml").is_some() => (Manager::Pnpm, None),
                 None => (Manager::Npm, None),
             },

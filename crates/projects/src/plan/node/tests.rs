@@ -72,10 +72,18 @@ fn a_lock_without_its_tool_fails_by_name() {
         ("pnpm-lock.yaml", PNPM_9, "`pnpm-lock.yaml` needs pnpm, which this server does not have"),
         ("yarn.lock", CLASSIC, "`yarn.lock` needs Yarn 1, which this server does not have"),
         ("yarn.lock", BERRY_8, "`yarn.lock` needs Yarn 4.13, which this server does not have"),
-        ("bun.lock", "{}", "`bun.lock` needs bun, which this server does not have"),
     ] {
         assert_eq!(refused(&[("package.json", "{}"), (lock, text)], &toolchain()), expected);
     }
+    let bun = refused(&[("package.json", "{}"), ("bun.lock", "{}")], &tools());
+    let way = "which is not supported: remove it, or let `packageManager` in package.json name npm, pnpm or yarn";
+    assert_eq!(bun, format!("`bun.lock` asks for Bun, {way}"));
+    let bun = refused(&[("package.json", r#"{"packageManager":"bun@1.2.0"}"#), ("bun.lock", "{}")], &tools());
+    assert!(
+        bun.starts_with("`package.json` asks for Bun, which is not supported: let `packageManager` in it"),
+        "{bun}"
+    );
+    assert_eq!(planned(&files(&[("package.json", r#"{"packageManager":"npm"}"#), ("bun.lock", "{}")])).steps.len(), 1);
     let old = refused(&[("package.json", "{}"), ("pnpm-lock.yaml", "lockfileVersion: 5.4\n")], &tools());
     assert_eq!(old, "`pnpm-lock.yaml` needs pnpm 7, which this server does not have");
     let broken = refused(&[("package.json", "{}"), ("pnpm-lock.yaml", "a: [\n")], &tools());
@@ -212,6 +220,8 @@ fn code_that_an_install_runs_is_in_its_key() {
         ("pnpm-lock.yaml", PNPM_9, ".pnpmfile.cjs", "module.exports = {}"),
         ("pnpm-lock.yaml", PNPM_9, ".npmrc", "pnpmfile=hooks.cjs\n"),
         ("pnpm-lock.yaml", PNPM_9, "pnpm-workspace.yaml", "pnpmfile: hooks.cjs\n"),
+        ("pnpm-lock.yaml", PNPM_9, "pnpm-workspace.yaml", "injectWorkspacePackages: true\n"),
+        ("pnpm-lock.yaml", PNPM_9, ".npmrc", "inject-workspace-packages=true\n"),
         ("package-lock.json", LOCK_3, ".npmrc", "node-options=--require ./x.js\n"),
     ] {
         let step = node_step(&files(&[("package.json", "{}"), (lock, text), (path, content)]));
@@ -224,6 +234,31 @@ fn code_that_an_install_runs_is_in_its_key() {
         ("patches/other.patch", "diff"),
     ]);
     assert_eq!(names(&node_step(&patched)), ["package.json", "patches/ms.patch", "pnpm-lock.yaml"]);
+}
+
+#[test]
+fn archives_and_variables_that_yarn_takes_from_the_source_are_in_the_key() {
+    let mirror = "yarn-offline-mirror \"./kept\"\n";
+    let injected = "injectEnvironmentFiles: ['.env.yarn?', conf/env]\n";
+    for (lock, settings, text, path, global) in [
+        (CLASSIC, ".yarnrc", mirror, "kept/ms-2.1.3.tgz", None),
+        (CLASSIC, ".npmrc", "yarn-offline-mirror=./kept\n", "kept/ms-2.1.3.tgz", None),
+        (BERRY_8, ".yarnrc.yml", "cacheFolder: ./kept\n", "kept/ms.zip", Some(false)),
+        (BERRY_8, ".yarnrc.yml", "nodeLinker: node-modules\n", ".yarn/cache/ms.zip", Some(false)),
+        (BERRY_8, ".yarnrc.yml", "nodeLinker: node-modules\n", ".env.yarn", Some(true)),
+        (BERRY_8, ".yarnrc.yml", injected, "conf/env", Some(true)),
+    ] {
+        let list = [("package.json", "{}"), ("yarn.lock", lock), (settings, text), (path, "1"), ("kept.js", "1")];
+        let mut source = files(&list);
+        let before = node_step(&source);
+        let mut expected = vec!["package.json", "yarn.lock", settings, path];
+        expected.sort_unstable();
+        assert_eq!(names(&before), expected);
+        let is_global = before.commands[0].env.contains_key("YARN_ENABLE_GLOBAL_CACHE");
+        assert_eq!(global.map(|_| is_global), global, "{text}");
+        source.insert(path.to_owned(), b"2".to_vec());
+        assert_ne!(node_step(&source).key, before.key, "{text}");
+    }
 }
 
 #[test]

@@ -18,6 +18,9 @@ const CLASSIC_SETTINGS: &str = ".yarnrc";
 const SETTINGS: &str = ".yarnrc.yml";
 /// Patches, releases and, where the project keeps them, archives.
 const DIRECTORY: &str = ".yarn";
+const ARCHIVES: &str = ".yarn/cache";
+/// Variables of an install, unless the settings name other files.
+const ENVIRONMENT: &str = ".env.yarn";
 
 /// What Yarn notes there of an install on another machine.
 const STATE: [&str; 3] = [".yarn/install-state.gz", ".yarn/build-state.yml", ".yarn/unplugged/"];
@@ -38,6 +41,7 @@ impl Planner<'_> {
             self.check_members(package, lock.path.as_str(), &parsed)?;
         }
         self.read_yarn_settings(inputs)?;
+        self.add_mirror_of_npmrc(inputs)?;
         let mut env = installer_env(self.settings);
         env.insert("YARN_CACHE_FOLDER".to_owned(), format!("{CACHE_MOUNT}/yarn"));
         // A `packageManager` of another version is no reason to refuse: the lock decides.
@@ -68,6 +72,19 @@ impl Planner<'_> {
         Ok(install)
     }
 
+    /// npm's settings may name the mirror, too, in the form of theirs.
+    fn add_mirror_of_npmrc(&self, inputs: &mut Inputs) -> Result<(), PlanError> {
+        let Some(npmrc) = self.sources.file(".npmrc") else { return Ok(()) };
+        let bytes = self.sources.read(npmrc)?;
+        let text = String::from_utf8_lossy(&bytes).replacen('=', " ", usize::MAX);
+        let settings =
+            YarnSettings::parse_classic(text.as_bytes()).map_err(|source| PlanError::manifest(".npmrc", source))?;
+        if let Some(archives) = settings.archives {
+            self.sources.beneath(&archives).for_each(|file| inputs.add(Some(file)));
+        }
+        Ok(())
+    }
+
     fn names_registries(&self) -> Result<bool, PlanError> {
         for file in [".npmrc", CLASSIC_SETTINGS].iter().filter_map(|name| self.sources.file(name)) {
             if String::from_utf8_lossy(&self.sources.read(file)?).contains("registry") {
@@ -83,7 +100,8 @@ impl Planner<'_> {
         let format = self.read_yarn_lock(inputs, lock)?.and_then(|lock| lock.format);
         let tool = self.toolchain.node_tools.yarn_berry_for(format);
         let tool = tool.map_err(|tool| Self::missing(named, tool))?.clone();
-        let linker = self.read_yarn_settings(inputs)?;
+        let settings = self.read_yarn_settings(inputs)?;
+        let linker = settings.linker;
         if linker.as_deref() != Some("node-modules") {
             let linker = linker.as_deref().unwrap_or("pnp, by default");
             self.log.push(format!("{SETTINGS}: nodeLinker is {linker}; node-modules is used instead"));
@@ -93,7 +111,10 @@ impl Planner<'_> {
             inputs.writes_beside |= self.sources.file(name).is_some();
             inputs.add(self.sources.file(name));
         }
-        let keeps_archives = self.sources.beneath(&format!("{DIRECTORY}/cache")).next().is_some();
+        let environment = settings.environment_files.unwrap_or_else(|| vec![ENVIRONMENT.to_owned()]);
+        environment.iter().for_each(|path| inputs.add(self.sources.file(path)));
+        let archives = settings.archives.unwrap_or_else(|| ARCHIVES.to_owned());
+        let keeps_archives = self.sources.beneath(&archives).next().is_some();
         let env = self.yarn_env(lock.is_some(), keeps_archives);
         let arguments: &[&str] = if lock.is_some() { &["install", "--immutable"] } else { &["install"] };
         Ok(install(tool, named, arguments, env, lock.is_some()))
@@ -147,12 +168,12 @@ impl Planner<'_> {
         Ok(Some(parsed))
     }
 
-    /// Both kinds of settings, since each Yarn looks for a release in either. Answers the linker.
-    fn read_yarn_settings(&mut self, inputs: &mut Inputs) -> Result<Option<String>, PlanError> {
+    /// Both kinds of settings, since each Yarn looks for a release in either; what the later kind says comes first.
+    fn read_yarn_settings(&mut self, inputs: &mut Inputs) -> Result<YarnSettings, PlanError> {
         let is_state = |file: &&SourceEntry| STATE.iter().any(|name| file.path.as_str().starts_with(name));
         let files = self.sources.beneath(DIRECTORY).filter(|file| !is_state(file));
         files.for_each(|file| inputs.add(Some(file)));
-        let mut linker = None;
+        let mut read = YarnSettings::default();
         for name in [CLASSIC_SETTINGS, SETTINGS] {
             let Some(file) = self.sources.file(name) else { continue };
             inputs.add(Some(file));
@@ -166,9 +187,14 @@ impl Planner<'_> {
             if let Some(release) = &settings.release {
                 self.log.push(format!("{name}: the project's own Yarn runs, {release}"));
             }
-            linker = settings.linker.or(linker);
+            if let Some(archives) = &settings.archives {
+                self.sources.beneath(archives).for_each(|file| inputs.add(Some(file)));
+            }
+            read.archives = settings.archives.or(read.archives);
+            read.linker = settings.linker.or(read.linker);
+            read.environment_files = settings.environment_files.or(read.environment_files);
         }
-        Ok(linker)
+        Ok(read)
     }
 }
 
