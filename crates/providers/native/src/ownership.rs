@@ -4,6 +4,7 @@
 //! and up by `..`, where it must find the directory that it came from. So it holds two descriptors whatever the depth: a
 //! tree that is too deep for anything else must still be taken back, or its user would stay its owner for ever.
 
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,19 +18,37 @@ const SET_ID: u32 = 0o6000;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Makes the host user `id` (and the group of that number) the owner of a directory and what is in it. Files with several names are
-/// left alone: another of the names may be part of something sealed.
+/// Makes the host user `id` (and the group of that number) the owner of a directory and what is in it. Files with several names go
+/// along if all their names are in it, as those that an earlier step linked in an installer cache; others are left alone, because another
+/// of the names may be part of something sealed.
 pub(crate) fn hand_over(directory: &Path, id: u32) -> io::Result<()> {
     let root = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())?;
     let (uid, gid) = (Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
     rustix::fs::fchown(&root, uid, gid)?;
+    // How many names of each such file were not seen.
+    let mut elsewhere = HashMap::new();
     walk(&root, |parent, name, stat| {
-        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if !is_directory && stat.st_nlink > 1 {
+        if has_other_names(stat) {
+            let unseen = elsewhere.entry(stat.st_ino).or_insert(stat.st_nlink);
+            *unseen = unseen.saturating_sub(1);
             return Ok(());
         }
         rustix::fs::chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+    })?;
+    if elsewhere.is_empty() {
+        return Ok(());
+    }
+    // Only now is it known which names are in here. One walk stays on one file system, so the inode tells files apart.
+    walk(&root, |parent, name, stat| {
+        if has_other_names(stat) && elsewhere.get(&stat.st_ino) == Some(&0) {
+            rustix::fs::chownat(parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
     })
+}
+
+fn has_other_names(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) != FileType::Directory && stat.st_nlink > 1
 }
 
 /// Makes the service the owner of a directory and what is in it again, without set-id bits. One that is gone needs nothing.
@@ -135,14 +154,18 @@ mod tests {
         fs::create_dir_all(tree.join("a/b")).unwrap();
         fs::write(&outside, "").unwrap();
         fs::write(tree.join("a/b/file"), "").unwrap();
-        fs::hard_link(&outside, tree.join("shared")).unwrap();
+        for name in ["shared", "a/shared"] {
+            fs::hard_link(&outside, tree.join(name)).unwrap();
+        }
+        fs::write(tree.join("linked"), "").unwrap();
+        fs::hard_link(tree.join("linked"), tree.join("a/b/linked")).unwrap();
         symlink(&outside, tree.join("a/link")).unwrap();
         let owner = |path: &Path| {
             fs::symlink_metadata(path).map(|found| (found.uid(), found.gid(), found.mode() & 0o7777)).unwrap()
         };
 
         hand_over(&tree, 1_999_000_000).unwrap();
-        for name in ["", "a", "a/b", "a/b/file", "a/link"] {
+        for name in ["", "a", "a/b", "a/b/file", "a/link", "linked"] {
             assert_eq!(owner(&tree.join(name)).0, 1_999_000_000, "{name}");
         }
         assert_eq!(owner(&outside).0, 0, "another name of a shared file is not given away");
@@ -152,7 +175,7 @@ mod tests {
         take_back(&tree).unwrap();
         assert_eq!(owner(&tree.join("a/b/file")), (0, 0, 0o755));
         assert_eq!(owner(&tree.join("a")), (0, 0, 0o1777));
-        assert_eq!(owner(&tree.join("a/link")).0, 0);
+        assert_eq!((owner(&tree.join("a/link")).0, owner(&tree.join("linked")).0), (0, 0));
         assert!(hand_over(&tree.join("a/link"), 5).is_err(), "a link is no directory");
     }
 
