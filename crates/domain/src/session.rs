@@ -46,7 +46,7 @@ pub struct Session {
     pub harness: Harness,
     /// What it is about: the beginning of its first input.
     pub title: String,
-    /// The project that its turns read, as far as they read one: the latest.
+    /// The project that its latest turn reads, and that the next one does unless it says otherwise.
     pub project_id: Option<ProjectId>,
     /// The turn that is not ended.
     pub active_turn: Option<TurnId>,
@@ -125,7 +125,7 @@ impl Session {
         self.active_turn = Some(new.id);
         self.latest_turn = Some(new.id);
         self.latest_state = TurnState::Queued;
-        self.project_id = new.reads.map(|pin| pin.project_id).or(self.project_id);
+        self.project_id = new.reads.map(|pin| pin.project_id);
         self.updated_at = at;
         Ok(Turn {
             id: new.id,
@@ -221,7 +221,13 @@ mod tests {
         let ended = turn.transition(TurnEvent::CancelRequested, at).unwrap();
         session.observe(&ended, at);
         assert_eq!((session.active_turn, session.latest_state), (None, TurnState::Cancelled));
-        assert_eq!(session.admit(&agent(), new_turn(), at).unwrap().number, 2);
+        let pin = Pin { project_id: ProjectId::from_uuid(ended.id.uuid()), version: 1 };
+        let reading = NewTurn { reads: Some(pin), ..new_turn() };
+        let ended = session.admit(&agent(), reading, at).unwrap().transition(TurnEvent::CancelRequested, at).unwrap();
+        session.observe(&ended, at);
+        assert_eq!((ended.number, session.project_id), (2, Some(pin.project_id)));
+        session.admit(&agent(), new_turn(), at).unwrap();
+        assert_eq!(session.project_id, None, "a turn that reads nothing lets go of what was read");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod builds;
 mod collect;
 mod commit;
 mod engine;
+mod fair_queue;
 mod fault;
 mod files;
 mod hub;
@@ -47,5 +48,6 @@ pub use quotas::{Quotas, Usage};
 pub use source::{FileWrite, GitImport, ImportReport, SkippedMember, SourcePage, SourceSelection, Submodule, Taken};
 pub use spool::{SpoolWriter, Spooled};
 pub use turns::{
-    EventStream, OutputChunk, OutputStreamOf, RetryKey, StartedTurn, TurnRequest, TurnView, VersionChoice,
+    EventStream, OutputChunk, OutputStreamOf, ProjectChoice, RetryKey, StartedTurn, TurnRequest, TurnView,
+    VersionChoice,
 };

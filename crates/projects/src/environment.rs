@@ -45,8 +45,9 @@ impl SystemPackages {
     }
 }
 
-/// What a session's shell gets besides its own variables (UHP Environments §6 rule 3).
-pub fn session_env(slug: &Slug, installed: Installed) -> BTreeMap<String, String> {
+/// What a session's shell gets besides its own variables (UHP Environments §6 rule 3). `entry` is what the owner says of how
+/// to run the project: a shell takes no guidance, so it is told in a variable (rule 4).
+pub fn session_env(slug: &Slug, entry: &str, installed: Installed) -> BTreeMap<String, String> {
     let mount = slug.mount();
     let mut env = BTreeMap::from([
         ("PATH".to_owned(), project_path(&mount)),
@@ -71,6 +72,9 @@ pub fn session_env(slug: &Slug, installed: Installed) -> BTreeMap<String, String
         }
     }
     env.insert("PROJECT_ROOT".to_owned(), mount);
+    if !entry.is_empty() {
+        env.insert("PROJECT_ENTRY".to_owned(), entry.to_owned());
+    }
     env
 }
 
@@ -127,7 +131,7 @@ pub(crate) fn installer_env(settings: &BuildSettings) -> BTreeMap<String, String
 /// The environment of `setup.sh`: a session's, and what a build adds.
 pub(crate) fn setup_env(settings: &BuildSettings, installed: Installed) -> BTreeMap<String, String> {
     let mut env = build_env(settings);
-    env.extend(session_env(&settings.slug, installed));
+    env.extend(session_env(&settings.slug, &settings.entry, installed));
     env
 }
 
@@ -205,20 +209,22 @@ mod tests {
     #[test]
     fn a_session_finds_the_project_first() {
         let slug = Slug::from_name("Content Studio").unwrap();
-        let env = session_env(&slug, Installed { venv: true, apt: None });
+        let env = session_env(&slug, " python3 run.py\n# x=\"$1\" ", Installed { venv: true, apt: None });
         assert!(env["PATH"].starts_with("/env/content-studio/.venv/bin:/env/content-studio/node_modules/.bin:/"));
         assert_eq!(env["PYTHONPATH"], "/env/content-studio");
         assert_eq!(env["NODE_PATH"], "/env/content-studio/node_modules");
         assert_eq!(env["PROJECT_ROOT"], "/env/content-studio");
+        assert_eq!(env["PROJECT_ENTRY"], " python3 run.py\n# x=\"$1\" ");
         assert_eq!(env["VIRTUAL_ENV"], "/env/content-studio/.venv");
-        let bare = session_env(&slug, Installed::default());
+        let bare = session_env(&slug, "", Installed::default());
+        assert!(!bare.contains_key("PROJECT_ENTRY"));
         assert!(!bare.contains_key("VIRTUAL_ENV") && !bare.contains_key("LD_LIBRARY_PATH"));
     }
 
     #[test]
     fn system_packages_come_before_the_system_and_after_the_project() {
         let slug = Slug::from_name("a").unwrap();
-        let env = session_env(&slug, Installed { venv: false, apt: Some(SystemPackages::default()) });
+        let env = session_env(&slug, "", Installed { venv: false, apt: Some(SystemPackages::default()) });
         let expected = format!(
             "/env/a/.venv/bin:/env/a/node_modules/.bin:/env/a/apt/usr/bin:/env/a/apt/usr/sbin:/env/a/apt/usr/games:{SYSTEM_PATH}"
         );
@@ -228,7 +234,7 @@ mod tests {
         assert!(env["PKG_CONFIG_PATH"].starts_with(&format!("{library}/pkgconfig:")));
         assert!(!env.contains_key("GVBINDIR") && !env.contains_key("MAGICK_CONFIGURE_PATH"));
         let both = SystemPackages { graphviz: true, magick: true };
-        let env = session_env(&slug, Installed { venv: false, apt: Some(both) });
+        let env = session_env(&slug, "", Installed { venv: false, apt: Some(both) });
         assert_eq!(
             (&env["GVBINDIR"], &env["MAGICK_CODER_MODULE_PATH"]),
             (&format!("{library}/graphviz"), &format!("{library}/magick/coders"))
@@ -251,6 +257,12 @@ mod tests {
         let shut = installer_env(&settings);
         assert!(!shut.contains_key("https_proxy") && shut.contains_key("PIP_NO_INDEX"));
         assert_eq!(shut["UV_DEFAULT_INDEX"], "https://u:p@h/simple");
-        assert!(setup_env(&settings, Installed { venv: true, apt: None })["PATH"].starts_with("/env/a/.venv/bin"));
+        settings.entry = "run".to_owned();
+        let setup = setup_env(&settings, Installed { venv: true, apt: None });
+        assert!(setup["PATH"].starts_with("/env/a/.venv/bin") && setup["PROJECT_ENTRY"] == "run");
+        assert!(
+            !installer_env(&settings).contains_key("PROJECT_ENTRY"),
+            "what is said of a project installs nothing anew"
+        );
     }
 }

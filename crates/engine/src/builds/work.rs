@@ -219,6 +219,8 @@ impl Engine {
                         .map_err(|source| stead_domain::ports::BlobError::Io { action: "read a manifest", source })?;
                     Ok(bytes)
                 };
+            entry: work.project.entry.clone(),
+            fresh: work.fresh,
                 Ok(plan::plan(&entries, &read, &toolchain, &settings))
             })
             .await?;

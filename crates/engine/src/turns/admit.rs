@@ -32,6 +32,43 @@ pub enum VersionChoice {
     Number(u32),
 }
 
+/// What a turn shall read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProjectChoice {
+    /// The agent's project; where it names none, what the session has read so far.
+    #[default]
+    Usual,
+    /// Nothing, whatever the agent names. The session lets go of what it has read.
+    Nothing,
+    /// This project.
+    Named(ProjectId),
+}
+
+/// Who says which project a turn reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NamedBy {
+    Caller,
+    Agent,
+    Session,
+}
+
+impl NamedBy {
+    /// A refusal that concerns the project, in words that fit who named it: a parameter that the caller did not send is not
+    /// named as the wrong one.
+    fn refusal(self, error: Error) -> Error {
+        let gone = error.code == Code::ProjectNotFound;
+        let message = match self {
+            Self::Caller => return error.at("turn.project"),
+            Self::Agent if gone => "the project that the agent names is not there any more".to_owned(),
+            Self::Session if gone => "the project that the session has read is not there any more".to_owned(),
+            Self::Agent => format!("{}; it is the agent that names the project", error.message),
+            Self::Session => format!("{}; it is the project that the session has read", error.message),
+        };
+        let way_on = if gone { "; `turn.project` names another, or none when it is empty" } else { "" };
+        Error { param: None, message: format!("{message}{way_on}"), ..error }
+    }
+}
+
 /// What a caller asks for.
 #[derive(Debug, Clone)]
 pub struct TurnRequest {
@@ -41,8 +78,8 @@ pub struct TurnRequest {
     pub agent_id: Option<AgentId>,
     /// The turn to continue.
     pub previous: Option<TurnId>,
-    /// The project to read instead of the agent's.
-    pub project: Option<ProjectId>,
+    /// The project to read.
+    pub project: ProjectChoice,
     /// Moves the session's pin.
     pub version: Option<VersionChoice>,
     /// The work.
@@ -236,14 +273,23 @@ impl Engine {
         continued: Option<&Continued>,
     ) -> Result<Option<(Project, Build)>> {
         // The turn's own word, the agent's default, and where neither says anything, what the conversation has read so far.
-        let so_far = continued.and_then(|continued| continued.session.project_id);
-        let Some(id) = request.project.or(agent.project_id).or(so_far) else {
+        let usual = || {
+            let so_far = continued.and_then(|continued| continued.session.project_id);
+            let agents = agent.project_id.map(|id| (id, NamedBy::Agent));
+            agents.or_else(|| so_far.map(|id| (id, NamedBy::Session)))
+        };
+        let chosen = match request.project {
+            ProjectChoice::Named(id) => Some((id, NamedBy::Caller)),
+            ProjectChoice::Nothing => None,
+            ProjectChoice::Usual => usual(),
+        };
+        let Some((id, named_by)) = chosen else {
             return match request.version {
                 None => Ok(None),
                 Some(_) => Err(Error::invalid("turn.version", "the turn reads no project")),
             };
         };
-        let at = |error: Error| error.at("turn.project");
+        let at = |error: Error| named_by.refusal(error);
         let project = self.live_project(caller, id).await.map_err(at)?;
         let pinned = continued.and_then(|continued| continued.attachment.pinned(id));
         let number = match request.version {
@@ -251,14 +297,19 @@ impl Engine {
             Some(VersionChoice::Active) => project.active,
             None => pinned.or(project.active),
         };
-        let number = number.ok_or_else(|| {
-            Error::new(Code::ProjectNotReady, "nothing of the project is built; build it first").at("turn.project")
-        })?;
+        let number = number
+            .ok_or_else(|| at(Error::new(Code::ProjectNotReady, "nothing of the project is built; build it first")))?;
         let build = self.build_of(&project, number).await?.ok_or_else(|| {
             let message = format!("the project has no version {number}");
             Error::new(Code::ProjectNotReady, message).at("turn.version")
         })?;
-        self.check_readable(&build).map_err(at)?;
+        self.check_readable(&build).map_err(|mut error| {
+            if request.version.is_none() && pinned.is_some() {
+                let way_on = "; the session is pinned to it, and `turn.version` moves it: to `active`, or to a number";
+                error.message.push_str(way_on);
+            }
+            at(error)
+        })?;
         Ok(Some((project, build)))
     }
 

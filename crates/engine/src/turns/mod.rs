@@ -18,7 +18,7 @@ use stead_domain::session::Session;
 use stead_domain::turn::Turn;
 use tokio_util::sync::CancellationToken;
 
-pub use self::admit::{RetryKey, StartedTurn, TurnRequest, VersionChoice};
+pub use self::admit::{ProjectChoice, RetryKey, StartedTurn, TurnRequest, VersionChoice};
 pub use self::events::EventStream;
 pub use self::output::{OutputChunk, OutputStreamOf};
 

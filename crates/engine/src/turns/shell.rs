@@ -144,7 +144,7 @@ impl Engine {
             let (project, build) = self.pinned(turn.workspace_id, pin).await?;
             let version = build.version.as_ref().ok_or_else(|| Error::new(Code::Internal, "the version is gone"))?;
             let installed = self.layout.installed(turn.workspace_id, &version.layers).map_err(layout_failed)?;
-            env.extend(stead_projects::environment::session_env(&project.slug, installed));
+            env.extend(stead_projects::environment::session_env(&project.slug, &project.entry, installed));
         }
         let limit = turn.time_limit.unwrap_or(self.settings.turn_time_limit).min(self.settings.turn_time_limit);
         Ok(ExecRequest {

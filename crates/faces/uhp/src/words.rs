@@ -24,7 +24,8 @@ const FIELDS: [(&str, &str); 9] = [
     ("agent.max_step", "max_step"),
 ];
 
-/// A sentence of the core as UHP says it. What stands between backticks is somebody's own words and stays.
+/// A sentence of the core as UHP says it. What stands between backticks is somebody's own words and stays, unless it names a
+/// field of a task.
 pub(crate) fn sentence(text: &str) -> String {
     let mut said = String::with_capacity(text.len() + 16);
     for (index, part) in text.split('`').enumerate() {
@@ -32,7 +33,7 @@ pub(crate) fn sentence(text: &str) -> String {
             said.push('`');
         }
         if index % 2 == 1 {
-            said.push_str(part);
+            said.push_str(if part.starts_with("turn.") { field(part) } else { part });
             continue;
         }
         for word in part.split_inclusive(|character: char| !character.is_alphanumeric()) {
@@ -66,6 +67,7 @@ mod tests {
             sentence("a project's name, the turn `project turn`"),
             "an environment's name, the task `project turn`"
         );
+        assert_eq!(sentence("`turn.project` of a turn"), "`metadata.environment` of a task");
         assert_eq!(sentence("projections and returns"), "projections and returns");
         assert_eq!(field("turn.agent"), "metadata.harness_id");
         assert_eq!(field("name"), "name");

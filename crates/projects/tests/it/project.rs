@@ -175,7 +175,7 @@ impl Project {
         let slug = Slug::from_name(SLUG).unwrap();
         let number = u32::try_from(self.built.len()).unwrap();
         let mounts = self.layout.mounts(workspace(), project(), number, &slug.mount(), &version.layers).unwrap();
-        let mut env = environment::session_env(&slug, version.installed);
+        let mut env = environment::session_env(&slug, "", version.installed);
         env.insert("HOME".to_owned(), "/tmp".to_owned());
         let root: PathBuf = self.data.path().join("root");
         namespace::run(&root, &namespace::session_mounts(&mounts), &env, "/tmp", &["/usr/bin/bash", "-c", script])

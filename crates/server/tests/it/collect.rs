@@ -177,6 +177,7 @@ fn versions_beyond_those_kept_go_and_what_is_pinned_stays() {
     assert_eq!(versions_on_disk(&server), [4, 5]);
     let told = api.ask(&read(Some(&last), Value::Null));
     assert_eq!((told.status, text(&told.json()["error"]["code"])), (409, "environment_not_ready"));
+    assert!(told.text().contains("`metadata.stead_version` moves it"), "{}", told.text());
     assert_eq!(said(&api.ask(&read(Some(&last), json!("active"))).ok()), "made-by-three\n");
 }
 

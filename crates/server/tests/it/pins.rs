@@ -84,12 +84,24 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
     finish(&server, "done-2");
     assert_eq!(unchanged(&api.ended(&back), "made-by-one"), hashes);
     let after = api.ask(&json!({"input": "true", "previous_response_id": back["id"]}));
-    assert_eq!((after.status, &after.json()["error"]["code"]), (404, &json!("environment_not_found")));
+    let refusal = &after.json()["error"];
+    assert_eq!(
+        (after.status, &refusal["code"], &refusal["param"]),
+        (404, &json!("environment_not_found"), &json!(null))
+    );
+    let told = text(&refusal["message"]);
+    assert!(told.contains("the session has read") && told.contains("`metadata.environment`"), "{told}");
+    // Reading nothing is a way on, for later tasks as well.
+    let script = "echo ${PROJECT_ROOT-none}; ls /env 2>/dev/null";
+    let named = json!({"input": script, "previous_response_id": back["id"], "metadata": {"environment": ""}});
+    let detached = api.ask(&named).ok();
+    assert_eq!((said(&detached).as_str(), &detached["metadata"]["environment_version"]), ("none", &json!(null)));
+    assert_eq!(said(&api.go_on(&detached, script)), "none");
     let session = text(&first["metadata"]["session_id"]);
     let turns = api.get(&format!("/v1/sessions/{session}/turns")).ok();
     let read: Vec<&Value> =
         turns["turns"].as_array().unwrap().iter().map(|turn| &turn["environment_version"]).collect();
-    assert_eq!(read, [&json!(1), &json!(1), &json!(2), &json!(2), &json!(1)]);
+    assert_eq!(read, [&json!(1), &json!(1), &json!(2), &json!(2), &json!(1), &json!(null), &json!(null)]);
     // Nothing reads the deleted project any more, so its versions go.
     eventually("the versions of a deleted project to go", || {
         let workspaces = names(&server, "projects").into_iter();

@@ -277,7 +277,9 @@ fn names_that_cannot_be_and_environments_that_are_not_change_nothing() {
     let named = api.post("/v1/harnesses", &json!({"name": "n", "base": "shell", "environment": passing})).ok();
     api.delete(&format!("/v1/environments/{passing}")).ok();
     let next = api.ask(&json!({"input": "true", "metadata": {"harness_id": named["id"]}}));
-    scene.refused(&next, (404, "environment_not_found", param), "a task on a deleted one");
+    scene.refused(&next, (404, "environment_not_found", None), "a task whose harness names a deleted one");
+    let told = next.text();
+    assert!(told.contains("harness configuration names") && told.contains("`metadata.environment`"), "{told}");
     assert_eq!(api.get("/v1/sessions").ok()["sessions"], json!([]));
 }
 

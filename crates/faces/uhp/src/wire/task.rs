@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use stead_domain::{AgentId, Error, ProjectId, Result, TurnId};
-use stead_engine::VersionChoice;
+use stead_domain::{AgentId, Error, Result, TurnId};
+use stead_engine::{ProjectChoice, VersionChoice};
 
 use super::ids;
+use super::nullable::Field;
 
 /// A task as a client asks for it. Unknown fields are ignored, and named in the answer.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,7 +23,7 @@ pub struct CreateResponse {
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
     #[serde(default)]
-    environment: Option<String>,
+    environment: Field<String>,
     #[serde(default)]
     stream: Option<bool>,
     #[serde(default)]
@@ -122,17 +123,28 @@ impl CreateResponse {
     }
 
     /// The environment that is named: in `metadata`, or, as the chapter's first text has it, beside `input`. Both may be there
-    /// when they agree.
-    pub fn environment(&self) -> Result<Option<ProjectId>> {
-        let (inner, outer) = (self.text("environment")?, self.environment.as_deref().filter(|text| !text.is_empty()));
-        if let (Some(inner), Some(outer)) = (inner, outer)
-            && inner != outer
-        {
-            let message = "`environment` and `metadata.environment` name different environments";
-            return Err(Error::invalid("environment", message));
-        }
-        let param = if inner.is_some() { "metadata.environment" } else { "environment" };
-        inner.or(outer).map(|id| ids::parse_environment(id).map_err(|error| error.at(param))).transpose()
+    /// when they agree. Where one is there and names none (`null`, or empty), and the other does not name one either, the task
+    /// reads nothing.
+    pub fn environment(&self) -> Result<ProjectChoice> {
+        let inner = self.text("environment")?;
+        let outer = match &self.environment {
+            Field::Given(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            Field::Null | Field::Absent => None,
+        };
+        let (id, param) = match (inner, outer) {
+            (Some(inner), Some(outer)) if inner != outer => {
+                let message = "`environment` and `metadata.environment` name different environments";
+                return Err(Error::invalid("environment", message));
+            }
+            (Some(inner), _) => (inner, "metadata.environment"),
+            (None, Some(outer)) => (outer, "environment"),
+            (None, None) => {
+                let inside = self.metadata.as_ref().is_some_and(|metadata| metadata.contains_key("environment"));
+                let said = inside || self.environment != Field::Absent;
+                return Ok(if said { ProjectChoice::Nothing } else { ProjectChoice::Usual });
+            }
+        };
+        ids::parse_environment(id).map(ProjectChoice::Named).map_err(|error| error.at(param))
     }
 
     /// The version of the environment that the session shall read from now on.
@@ -189,14 +201,22 @@ mod tests {
     #[test]
     fn an_environment_may_be_named_in_two_places_that_agree() {
         let (one, two) = ("henv_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00", "henv_018f3c2a7b4c7d3e9f6a5b4c3d2e1f01");
-        for (outer, inner, found) in [
-            (json!(null), json!(one), Some(one)),
-            (json!(one), json!(null), Some(one)),
-            (json!(one), json!(one), Some(one)),
-            (json!(""), json!(""), None),
+        let named = ProjectChoice::Named(ids::parse_environment(one).unwrap());
+        for (more, found) in [
+            (json!({"environment": null, "metadata": {"environment": one}}), named),
+            (json!({"environment": one, "metadata": {"environment": null}}), named),
+            (json!({"environment": one, "metadata": {"environment": one}}), named),
+            (json!({"environment": one}), named),
+            (json!({"environment": ""}), ProjectChoice::Nothing),
+            (json!({"environment": null}), ProjectChoice::Nothing),
+            (json!({"metadata": {"environment": ""}}), ProjectChoice::Nothing),
+            (json!({"metadata": {"environment": null}}), ProjectChoice::Nothing),
+            (json!({"metadata": {}}), ProjectChoice::Usual),
+            (json!({}), ProjectChoice::Usual),
         ] {
-            let task = read(json!({"input": "x", "environment": outer, "metadata": {"environment": inner}}));
-            assert_eq!(task.environment().unwrap().map(|id| id.to_string()).as_deref(), found);
+            let mut body = more;
+            body["input"] = json!("x");
+            assert_eq!(read(body.clone()).environment().unwrap(), found, "{body}");
         }
         let both = read(json!({"input": "x", "environment": one, "metadata": {"environment": two}}));
         assert_eq!(both.environment().unwrap_err().param.as_deref(), Some("environment"));

@@ -143,9 +143,9 @@ async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failu
         "-" => None,
         wanted => Some(find(context, wanted).await?),
     };
-    if let Some(project) = &project {
-        metadata.insert("environment".to_owned(), project.id.clone().into());
-    }
+    // Saying nothing would be what the session has read so far; an empty name is none.
+    let named = project.as_ref().map(|project| project.id.clone()).unwrap_or_default();
+    metadata.insert("environment".to_owned(), named.into());
     if let Some(version) = arguments.version {
         metadata.insert("stead_version".to_owned(), version.into());
     }
