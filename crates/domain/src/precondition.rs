@@ -1,10 +1,11 @@
-//! What a caller requires of the thing that it is about to read or change (RFC 9110 §13.1.1, §13.1.2).
+//! What a caller requires of the thing that it is about to read or change (RFC 9110 §13.1.1, §13.1.2, §13.1.4).
 //!
 //! A file's tag is the address of its bytes: it says which bytes they are, and nothing of the name or the executable bit.
 
 use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
 use crate::source::{EntryKind, SourceEntry};
+use crate::time::Timestamp;
 
 /// The tags of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Precondition {
     pub matching: Option<Tags>,
     /// What is there has none of these tags.
     pub differing: Option<Tags>,
+    /// What is there was written in this second or before. Tags that have to match outrank it.
+    pub unmodified_since: Option<Timestamp>,
 }
 
 impl Precondition {
@@ -52,7 +55,12 @@ impl Precondition {
     /// Refuses with [`Code::PreconditionFailed`] when what stands at a path is not what the caller requires.
     pub fn check(&self, there: Option<&SourceEntry>) -> Result<()> {
         let refused = |why: &str| Err(Error::new(Code::PreconditionFailed, why));
-        if self.matching.as_ref().is_some_and(|tags| !tags.name_entry(there)) {
+        let stands = match (&self.matching, self.unmodified_since) {
+            (Some(tags), _) => tags.name_entry(there),
+            (None, Some(since)) => there.is_some_and(|entry| entry.modified_at.as_seconds() <= since.as_seconds()),
+            (None, None) => true,
+        };
+        if !stands {
             return refused(match there {
                 None => "there is no such file, and the request requires one",
                 Some(_) => "the file is not the one that the request requires: it was written since",
@@ -69,7 +77,6 @@ impl Precondition {
 mod tests {
     use super::*;
     use crate::path::SourcePath;
-    use crate::time::Timestamp;
 
     fn blob(byte: u8) -> BlobId {
         BlobId::from_bytes([byte; 32])
@@ -91,14 +98,28 @@ mod tests {
             (these(&[]), [false, false, false]),
         ] {
             for (there, named) in [None, Some(&file), Some(&directory)].into_iter().zip(named) {
-                let matching = Precondition { matching: Some(tags.clone()), differing: None };
-                let differing = Precondition { matching: None, differing: Some(tags.clone()) };
+                let matching = Precondition { matching: Some(tags.clone()), ..Precondition::default() };
+                let differing = Precondition { differing: Some(tags.clone()), ..Precondition::default() };
                 assert_eq!(matching.check(there).is_ok(), named, "{tags:?} {there:?}");
                 assert_eq!(differing.check(there).is_ok(), !named, "{tags:?} {there:?}");
             }
         }
         assert!(Precondition::default().is_none() && Precondition::default().check(None).is_ok());
-        let refused = Precondition { matching: Some(Tags::Any), differing: None }.check(None).unwrap_err();
+        let refused = Precondition { matching: Some(Tags::Any), ..Precondition::default() }.check(None).unwrap_err();
         assert_eq!(refused.code, Code::PreconditionFailed);
+        // The entries are of the first second, in its middle; dates have whole seconds.
+        let written = SourceEntry { modified_at: Timestamp::from_micros(1_500_000), ..file };
+        for (since, matching, holds) in [
+            (0, None, false),
+            (1, None, true),
+            (2, None, true),
+            (0, Some(Tags::Any), true),
+            (2, Some(these(&[])), false),
+        ] {
+            let unmodified_since = Some(Timestamp::from_micros(since * 1_000_000));
+            let required = Precondition { matching, differing: None, unmodified_since };
+            assert_eq!(required.check(Some(&written)).is_ok(), holds, "{required:?}");
+            assert!(required.check(None).is_err());
+        }
     }
 }

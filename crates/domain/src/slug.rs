@@ -12,14 +12,17 @@ use crate::error::{Code, Error, Result};
 #[serde(transparent)]
 pub struct Slug(String);
 
+fn refused(why: &str) -> Error {
+    Error::new(Code::ProjectInvalid, why).at("name")
+}
+
 impl Slug {
     /// The longest segment, in bytes.
     pub const MAX: usize = 64;
 
-    /// Derives the segment from a project's name (UHP Environments §2). A name must start with a letter or a digit;
-    /// every run of characters outside the alphabet becomes one `-`.
-    pub fn from_name(name: &str) -> Result<Self> {
-        let refused = |why: &str| Error::new(Code::ProjectInvalid, why).at("name");
+    /// Refuses what is no project's name: it starts with a letter or a digit of any script. A rename requires no more, since
+    /// no segment is derived from it.
+    pub fn check_name(name: &str) -> Result<()> {
         let name = name.trim();
         if name.is_empty() {
             return Err(refused("a project needs a name"));
@@ -27,6 +30,14 @@ impl Slug {
         if !name.starts_with(char::is_alphanumeric) {
             return Err(refused("a project's name starts with a letter or a digit"));
         }
+        Ok(())
+    }
+
+    /// Derives the segment from a project's name (UHP Environments §2). A name must start with a letter or a digit;
+    /// every run of characters outside the alphabet becomes one `-`.
+    pub fn from_name(name: &str) -> Result<Self> {
+        Self::check_name(name)?;
+        let name = name.trim();
         let mut slug = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
             match character {
@@ -85,8 +96,11 @@ mod tests {
         ] {
             assert_eq!(Slug::from_name(name).unwrap().as_str(), slug, "{name}");
         }
-        for name in ["", "   ", "-a", "../x", "é", "日本", "\u{0}"] {
+        for (name, renamed) in
+            [("", false), ("   ", false), ("-a", false), ("../x", false), ("é", true), ("日本", true), ("\u{0}", false)]
+        {
             assert_eq!(Slug::from_name(name).unwrap_err().code, Code::ProjectInvalid, "{name}");
+            assert_eq!(Slug::check_name(name).is_ok(), renamed, "{name}");
         }
     }
 

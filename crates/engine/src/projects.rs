@@ -156,8 +156,7 @@ impl Engine {
 
     /// Renames and describes; the slug and the mount stay.
     pub async fn project_update(&self, caller: &Caller, id: ProjectId, text: ProjectText) -> Result<ProjectView> {
-        // The name must be one that a new project could have, though the slug does not follow it.
-        Slug::from_name(&text.name)?;
+        Slug::check_name(&text.name)?;
         self.decide(|| async {
             let mut project = self.live_project(caller, id).await?;
             text.name.trim().clone_into(&mut project.name);

@@ -30,10 +30,34 @@ pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, l
     let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        let refused =
-            Error::new(Code::InvalidInput, format!("the body is not what this route takes: {}", error.inner()));
+        let message = format!("the body is not what this route takes: {}", without_types(&error.inner().to_string()));
+        let refused = Error::new(Code::InvalidInput, message);
         if path == "." { refused } else { refused.at(path) }
     })?;
     reader.end().map_err(|_| Error::new(Code::InvalidInput, "something follows the JSON value of the body"))?;
     Ok(value)
+}
+
+/// A message without the names that this program has for objects.
+fn without_types(message: &str) -> String {
+    let Some((front, rest)) = message.rsplit_once("expected struct ") else { return message.to_owned() };
+    let place = rest.find(" at line ").map_or("", |place| &rest[place..]);
+    format!("{front}expected an object{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Sample {}
+
+    #[tokio::test]
+    async fn refusals_speak_of_json() {
+        let refused = json::<Sample>(&HeaderMap::new(), Body::from("7"), 10).await.unwrap_err();
+        let (text, expected) = (format!("{refused:?}"), "invalid type: integer `7`, expected an object at line 1");
+        assert!(text.contains(expected) && !text.contains("Sample"), "{text}");
+    }
 }

@@ -55,12 +55,11 @@ pub(crate) async fn value(headers: &HeaderMap, body: Body, limit: u64) -> Result
 
 /// Reads a JSON object.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    let value = read(bytes)?;
     // The reader of a struct takes a list of its fields as well, which no client means.
-    if bytes.trim_ascii_start().first() != Some(&b'{') {
+    if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
         return Err(Error::new(Code::InvalidInput, "the body must be a JSON object"));
     }
-    Ok(value)
+    read(bytes)
 }
 
 /// Reads JSON. A refusal names the field; a known field that is there twice is refused, nesting is bounded by the parser.
@@ -69,14 +68,16 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = dotted(&error.path().to_string());
         let inner = error.into_inner();
-        let mut message: String = inner.to_string().chars().take(REPEATED).collect();
+        let said: String = inner.to_string().chars().take(REPEATED).collect();
         if inner.is_syntax() || inner.is_eof() {
-            message.insert_str(0, "the body is not JSON: ");
-            return Error::new(Code::InvalidInput, message);
+            return Error::new(Code::InvalidInput, format!("the body is not JSON: {said}"));
         }
-        match path.or_else(|| quoted(&message)) {
-            Some(param) => Error::invalid(param, message),
-            None => Error::new(Code::InvalidInput, message),
+        let wanted = wanted(&said);
+        match (path.or_else(|| quoted(&said)), wanted) {
+            (Some(param), Some(wanted)) => Error::invalid(param.clone(), format!("`{param}` is {wanted}")),
+            (Some(param), None) => Error::invalid(param, placeless(&said).to_owned()),
+            (None, Some(wanted)) => Error::new(Code::InvalidInput, format!("the body is {wanted}")),
+            (None, None) => Error::new(Code::InvalidInput, placeless(&said).to_owned()),
         }
     })?;
     reader.end().map_err(|_| Error::new(Code::InvalidInput, "the body is not JSON: something follows its value"))?;
@@ -94,6 +95,35 @@ fn dotted(path: &str) -> Option<String> {
 fn quoted(message: &str) -> Option<String> {
     let rest = message.strip_prefix("missing field `").or_else(|| message.strip_prefix("duplicate field `"))?;
     rest.split('`').next().map(str::to_owned)
+}
+
+/// A message without the place that the parser adds; the field is named instead.
+fn placeless(message: &str) -> &str {
+    message.rfind(" at line ").map_or(message, |place| &message[..place])
+}
+
+/// What a field is, in words of JSON, when the message is about its type: the parser speaks of types of this program.
+fn wanted(message: &str) -> Option<String> {
+    if !["invalid type: ", "invalid value: ", "invalid length "].iter().any(|kind| message.starts_with(kind)) {
+        return None;
+    }
+    // The value that was found may hold any words; what was expected comes last.
+    let expected = placeless(message).rsplit_once("expected ")?.1;
+    let whole = |most: u64| format!("a whole number from 0 to {most}");
+    Some(match expected {
+        "a string" | "string" | "a borrowed string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        "u8" => whole(u8::MAX.into()),
+        "u16" => whole(u16::MAX.into()),
+        "u32" => whole(u32::MAX.into()),
+        "u64" | "usize" => whole(u64::MAX),
+        "i32" | "i64" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        other if other.starts_with("struct ") => "an object".to_owned(),
+        other => other.to_owned(),
+    })
 }
 
 /// Takes a body of any kind to disk, at most `limit` bytes of it.
@@ -127,6 +157,9 @@ mod tests {
         #[serde(default)]
         #[expect(dead_code, reason = "only whether it can be read matters")]
         list: Vec<u32>,
+        #[serde(default)]
+        #[expect(dead_code, reason = "only whether it can be read matters")]
+        inner: Option<Box<Sample>>,
     }
 
     #[test]
@@ -147,6 +180,16 @@ mod tests {
             let error = parse::<Sample>(body.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidInput, param), "{error}");
             assert!(error.message.chars().count() < 2 * REPEATED);
+        }
+        for (body, message) in [
+            (r#"{"name":3}"#, "`name` is a text"),
+            (r#"{"name":"a","list":"expected u8"}"#, "`list` is a list"),
+            (r#"{"name":"a","list":[-1]}"#, "`list.0` is a whole number from 0 to 4294967295"),
+            (r#"{"name":"a","inner":7}"#, "`inner` is an object"),
+            (r#"{"list":[]}"#, "missing field `name`"),
+            ("[]", "the body must be a JSON object"),
+        ] {
+            assert_eq!(parse::<Sample>(body.as_bytes()).unwrap_err().message, message, "{body}");
         }
         assert!(parse::<Sample>(br#" {"name":"a","unknown":{"a":[null]}} "#).is_ok());
     }

@@ -28,7 +28,18 @@ fn instant(at: Timestamp) -> SystemTime {
 /// What a write requires of the file that it changes. A condition that cannot be read is refused: a write without it is one
 /// that its caller does not want.
 pub(crate) fn of_write(headers: &HeaderMap) -> Result<Precondition> {
-    Ok(Precondition { matching: tags(headers, &IF_MATCH, false)?, differing: tags(headers, &IF_NONE_MATCH, true)? })
+    let dated = headers.contains_key(IF_UNMODIFIED_SINCE).then(|| {
+        let date =
+            since(headers, &IF_UNMODIFIED_SINCE).and_then(|date| date.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let micros = date.and_then(|since| i64::try_from(since.as_micros()).ok());
+        let refused = || Error::invalid("if-unmodified-since", "`if-unmodified-since` is one date in GMT");
+        micros.map(Timestamp::from_micros).ok_or_else(refused)
+    });
+    Ok(Precondition {
+        matching: tags(headers, &IF_MATCH, false)?,
+        differing: tags(headers, &IF_NONE_MATCH, true)?,
+        unmodified_since: dated.transpose()?,
+    })
 }
 
 /// How a read is answered.
@@ -152,6 +163,10 @@ mod tests {
         let two = headers(&[(IF_NONE_MATCH, &ours), (IF_NONE_MATCH, &other)]);
         assert_eq!(of_write(&two).unwrap().differing, Some(Tags::These(vec![BYTES, OTHER])));
         assert_eq!(of_write(&HeaderMap::new()).unwrap(), Precondition::default());
+        let dated = |date| of_write(&headers(&[(IF_UNMODIFIED_SINCE, date)]));
+        let second = dated("Sun, 06 Nov 1994 08:49:37 GMT").unwrap().unmodified_since.map(Timestamp::as_seconds);
+        assert_eq!(second, Some(784_111_777));
+        assert_eq!(dated("yesterday").unwrap_err().param.as_deref(), Some("if-unmodified-since"));
     }
 
     #[test]

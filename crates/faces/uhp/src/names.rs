@@ -64,6 +64,11 @@ impl RawSourcePath {
         SourcePath::parse(&self.decoded()?)
     }
 
+    /// Whether it ends in a slash, and so can name a directory alone.
+    pub(crate) fn says_directory(&self) -> Result<bool> {
+        Ok(self.decoded()?.ends_with('/'))
+    }
+
     /// The file that it names; a trailing slash would name a directory.
     pub(crate) fn parse_file(&self) -> Result<SourcePath> {
         let decoded = self.decoded()?;
@@ -104,6 +109,7 @@ mod tests {
             assert!(raw(path).parse_file().is_err(), "{path}");
         }
         assert_eq!(raw("dir/").parse().unwrap().as_str(), "dir");
+        assert!(raw("dir%2F").says_directory().unwrap() && !raw("dir").says_directory().unwrap());
         assert_eq!(raw("a%2Fb").parse().unwrap().as_str(), "a/b");
     }
 

@@ -16,7 +16,8 @@ impl Query {
         self.0.iter().rfind(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A flag: absent or `0`, `false` is no; `1`, `true` or a bare name is yes.
+    /// A flag: absent or `0`, `false` is no; `1`, `true` is yes. A name without a value is refused: it may as well be a
+    /// value that got lost, and a yes throws things away.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>> {
         self.get(name).map(|value| flag(name, value)).transpose()
     }
@@ -26,8 +27,8 @@ impl Query {
 pub(crate) fn flag(name: &str, value: &str) -> Result<bool> {
     match value {
         "0" | "false" => Ok(false),
-        "" | "1" | "true" => Ok(true),
-        _ => Err(Error::invalid(name, format!("`{name}` is 0 or 1"))),
+        "1" | "true" => Ok(true),
+        _ => Err(Error::invalid(name, format!("`{name}` is 0 or 1 (`false` or `true`)"))),
     }
 }
 
@@ -46,9 +47,11 @@ mod tests {
 
     #[test]
     fn the_last_of_several_counts_and_flags_are_flags() {
-        let query = Query(vec![("a".into(), "1".into()), ("a".into(), "false".into()), ("b".into(), "x".into())]);
+        let pairs = [("a", "1"), ("a", "false"), ("b", "x"), ("bare", "")];
+        let query = Query(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
         assert_eq!(query.flag("a").unwrap(), Some(false));
         assert!(query.flag("b").is_err());
+        assert_eq!(query.flag("bare").unwrap_err().param.as_deref(), Some("bare"));
         assert_eq!(query.flag("c").unwrap(), None);
     }
 }

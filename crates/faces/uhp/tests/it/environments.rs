@@ -22,6 +22,10 @@ async fn an_environment_is_named_once_and_keeps_its_place() {
     let renamed = server.put(&path, json!({"name": "Other", "entry": "run"})).await.good();
     assert_eq!((&renamed["name"], &renamed["mount"]), (&json!("Other"), &json!("/env/content-studio")));
     assert_eq!(server.put(&path, json!({"description": "d"})).await.good()["entry"], json!("run"));
+    assert_eq!(server.put(&path, json!({"name": "日本語"})).await.good()["mount"], json!("/env/content-studio"));
+    server.put(&path, json!({"name": "-a"})).await.refused(422, "environment_invalid");
+    let shape = server.put(&path, json!({"runtime": 7})).await.refused(400, "invalid_input");
+    assert_eq!((&shape["param"], &shape["message"]), (&json!("runtime"), &json!("`runtime` is an object")));
     conforms("EnvironmentList", &server.get("/v1/environments").await.good());
     assert_eq!(server.delete(&path).await.good(), json!({"id": id, "deleted": true}));
     server.get(&path).await.refused(404, "environment_not_found");
@@ -87,11 +91,17 @@ async fn files_keep_their_bytes_under_any_honest_name() {
     server.call(Method::PUT, &format!("{files}/empty/below"), "x").await.refused(422, "environment_invalid");
     server.get(&format!("{files}/a%20b")).await.refused(404, "file_not_found");
     server.get(&format!("{files}/missing")).await.refused(404, "file_not_found");
+    // A slash at the end names a directory, in every method.
+    let bit = json!({"executable": true}).to_string();
+    for (method, body) in [(Method::GET, ""), (Method::PATCH, bit.as_str()), (Method::DELETE, "")] {
+        let answer = server.call(method, &format!("{files}/empty/"), body.to_owned()).await;
+        answer.refused(404, "file_not_found");
+    }
     let large = server.call(Method::PUT, &format!("{files}/empty"), vec![0; 1001]).await;
     assert_eq!(large.refused(413, "file_too_large")["detail"]["max_bytes"], json!(1000));
     assert_eq!(server.get(&format!("{files}/empty")).await.bytes, b"");
 
-    server.delete(&format!("{files}/a%20b")).await.good();
+    server.delete(&format!("{files}/a%20b/")).await.good();
     assert_eq!(server.get(&files).await.good()["count"], json!(2));
 }
 
@@ -107,7 +117,10 @@ async fn the_executable_bit_is_set_kept_and_shown() {
     let request = server.request(Method::PUT, &file).header("x-stead-executable", "0").body(Body::from("c")).unwrap();
     server.send(request).await.good();
     assert_eq!(server.get(&file).await.header("x-stead-executable"), "0");
-    server.call(Method::PUT, &format!("{file}?executable=maybe"), "a").await.refused(400, "invalid_input");
+    for flag in ["executable=maybe", "executable=", "executable"] {
+        let answer = server.call(Method::PUT, &format!("{file}?{flag}"), "a").await;
+        assert_eq!(answer.refused(400, "invalid_input")["param"], "executable", "{flag}");
+    }
 }
 
 /// A tar with one plain file in one directory that wraps everything.
@@ -149,6 +162,9 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
         (json!({"git": {"url": "https://example.com/x", "stead_ssh_key": "x"}}), "git.stead_ssh_key"),
         (json!({"git": {}}), "git.url"),
         (json!({"git": 3}), "git"),
+        (json!({"git": {"url": 3}}), "git.url"),
+        (json!({"git": {"url": "https://example.com/x", "ref": ["main"]}}), "git.ref"),
+        (json!({"git": {"url": "git@example.com:x", "stead_ssh_key": {}}}), "git.stead_ssh_key"),
         (json!([]), "git"),
     ] {
         let request =
@@ -156,8 +172,12 @@ async fn an_import_takes_archives_and_refuses_the_rest() {
         let answer = server.send(request.body(Body::from(body.to_string())).unwrap()).await;
         assert_eq!(answer.refused(422, "environment_invalid")["param"], json!(param), "{body}");
     }
+    let replace = |value: Value| json!({"git": {"url": "https://example.com/x"}, "replace": value}).to_string();
+    let request = server.request(Method::POST, &format!("{path}/import")).header("content-type", "application/json");
+    let answer = server.send(request.body(Body::from(replace(json!("yes")))).unwrap()).await;
+    assert_eq!(answer.refused(400, "invalid_input")["param"], "replace");
     // What is right is tried, and this machine has nowhere to run git.
-    let right = json!({"git": {"url": "https://example.com/x"}}).to_string();
+    let right = replace(json!(1));
     let request = server.request(Method::POST, &format!("{path}/import")).header("content-type", "application/json");
     let answer = server.send(request.body(Body::from(right)).unwrap()).await;
     answer.refused(503, "environment_unavailable");

@@ -88,6 +88,17 @@ async fn writes_happen_only_to_what_the_caller_has_seen() {
     refused(put(&[("if-match", &tag)], "three").await);
     assert_eq!(server.get(&file).await.text(), "two");
 
+    // Dates are conditions, too: of every write, and of nothing that is not there.
+    let (past, future) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sat, 06 Nov 2094 08:49:37 GMT");
+    let bit = json!({"executable": false}).to_string();
+    for (method, body) in [(Method::PUT, "three"), (Method::PATCH, bit.as_str()), (Method::DELETE, "")] {
+        refused(call(&server, method, &file, &[("if-unmodified-since", past)], body).await);
+    }
+    refused(call(&server, Method::PUT, &format!("{files}/none"), &[("if-unmodified-since", future)], "x").await);
+    put(&[("if-unmodified-since", "yesterday")], "three").await.refused(400, "invalid_input");
+    call(&server, Method::PATCH, &file, &[("if-unmodified-since", future)], &bit).await.good();
+    assert_eq!(server.get(&file).await.text(), "two");
+
     // Of writers that have seen the same, one is let through.
     let seen = second.header("etag").to_owned();
     let racing = (0..8).map(|number| {

@@ -50,6 +50,13 @@ async fn each_gate_comes_before_the_next() {
     let named = server.send(bare("PUT", "/v1/harnesses/x", now, admin, r#"{"environment":"x"}"#)).await;
     named.refused(404, "harness_not_found");
 
+    let import = |body: &str| {
+        let request = server.request(Method::POST, &format!("/v1/environments/henv_{HEX}/import"));
+        server.send(request.header("content-type", "application/json").body(Body::from(body.to_owned())).unwrap())
+    };
+    import(r#"{"git":{}}"#).await.refused(422, "environment_invalid");
+    import(r#"{"git":{"url":"https://example.com/x"}}"#).await.refused(404, "environment_not_found");
+
     // A task has no object in its path; the gates behind that are walked with one.
     let harness = server.get("/v1/harnesses").await.good()["harnesses"][0]["id"].clone();
     let first = task(&server, "k", json!({"input": "x", "metadata": {"harness_id": harness}})).await.good();

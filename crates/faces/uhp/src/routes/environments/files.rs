@@ -8,9 +8,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use stead_domain::key::Caller;
 use stead_domain::source::{EntryKind, SourceEntry};
-use stead_domain::{BlobId, Code, Error, Result, SourcePath};
-use stead_engine::FileWrite;
+use stead_domain::{BlobId, Code, Error, ProjectId, Result, SourcePath};
+use stead_engine::{Engine, FileWrite};
 
 use super::{Answer, json};
 use crate::auth::{Reader, Writer};
@@ -42,6 +43,19 @@ fn bytes_of(entry: &SourceEntry) -> Result<BlobId> {
     }
 }
 
+/// Refuses a path that ends in a slash and names a file: there is no directory of that name.
+async fn check_directory(
+    engine: &Engine,
+    caller: &Caller,
+    id: ProjectId,
+    (raw, path): (&RawSourcePath, &SourcePath),
+) -> Result<()> {
+    if raw.says_directory()? && !engine.source_entry(caller, id, path).await?.is_directory() {
+        return Err(Error::new(Code::FileNotFound, "the path ends in a slash, and what is there is a file").at("path"));
+    }
+    Ok(())
+}
+
 /// Says of a file which bytes it has and whether it may be executed.
 fn described(mut response: Response, entry: &SourceEntry) -> Answer {
     let headers = response.headers_mut();
@@ -53,12 +67,13 @@ fn described(mut response: Response, entry: &SourceEntry) -> Answer {
 pub(super) async fn read(
     Reader(caller): Reader,
     State(state): State<FaceState>,
-    (names, path): (Names, RawSourcePath),
+    (names, raw): (Names, RawSourcePath),
     method: Method,
     headers: HeaderMap,
 ) -> Answer {
-    let path = path.parse()?;
+    let path = raw.parse()?;
     let id = ids::parse_environment(&names.first)?;
+    check_directory(&state.engine, &caller, id, (&raw, &path)).await?;
     let entry = state.engine.source_entry(&caller, id, &path).await?;
     let stored = Stored {
         path: path.as_str(),
@@ -95,14 +110,15 @@ pub(super) async fn write(
 pub(super) async fn change(
     Writer(caller): Writer,
     State(state): State<FaceState>,
-    (names, path): (Names, RawSourcePath),
+    (names, raw): (Names, RawSourcePath),
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let path = path.parse_file()?;
+    let path = raw.parse()?;
     let precondition = conditions::of_write(&headers)?;
     let change: FileChange = body::json(&headers, body, body::SMALL).await?;
     let id = ids::parse_environment(&names.first)?;
+    check_directory(&state.engine, &caller, id, (&raw, &path)).await?;
     let entry = state.engine.source_set_executable(&caller, id, &path, change.executable, &precondition).await?;
     let changed =
         FileChanged { path: entry.path.to_string(), bytes: entry.size(), stead_executable: entry.is_executable() };
@@ -112,12 +128,13 @@ pub(super) async fn change(
 pub(super) async fn remove(
     Writer(caller): Writer,
     State(state): State<FaceState>,
-    (names, path): (Names, RawSourcePath),
+    (names, raw): (Names, RawSourcePath),
     headers: HeaderMap,
 ) -> Answer {
-    let path = path.parse()?;
+    let path = raw.parse()?;
     let precondition = conditions::of_write(&headers)?;
     let id = ids::parse_environment(&names.first)?;
+    check_directory(&state.engine, &caller, id, (&raw, &path)).await?;
     state.engine.source_remove(&caller, id, &path, &precondition).await?;
     json(FileDeleted { path: path.to_string(), deleted: true })
 }

@@ -1,11 +1,5 @@
 //! A whole project at once (UHP Environments §3.1).
 
-use axum::body::Body;
-use axum::extract::State;
-use http::{HeaderMap, header};
-use serde_json::Value;
-use stead_domain::{Code, Error};
-
 use super::{Answer, json};
 use crate::auth::Writer;
 use crate::body;
@@ -14,6 +8,9 @@ use crate::query::Query;
 use crate::state::FaceState;
 use crate::wire::environment::{ImportResult, ImportWrite};
 use crate::wire::ids;
+use axum::body::Body;
+use axum::extract::State;
+use http::{HeaderMap, header};
 
 /// Whether the body is the JSON form; every other media type is an archive's, even a wrong one.
 fn is_json(headers: &HeaderMap) -> bool {
@@ -32,14 +29,10 @@ pub(super) async fn import(
 ) -> Answer {
     let replace = query.flag("replace")?.unwrap_or(false);
     if is_json(&headers) {
-        let value: Value = body::value(&headers, body, body::SMALL).await?;
+        let write = ImportWrite::read(body::value(&headers, body, body::SMALL).await?)?;
+        let replace = replace || write.replace;
+        let repository = write.git;
         let id = ids::parse_environment(&names.first)?;
-        state.engine.project_get(&caller, id).await?;
-        let read = serde_json::from_value::<ImportWrite>(value);
-        let write =
-            read.map_err(|_| Error::new(Code::ProjectInvalid, "the import names no git repository").at("git"))?;
-        let replace = replace || write.replace();
-        let repository = write.repository()?;
         return json(ImportResult::from(state.engine.source_import_git(&caller, id, replace, repository).await?));
     }
     let limit = state.engine.limits().import_bytes;

@@ -1,48 +1,56 @@
 //! A whole project at once (UHP Environments §3.1).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 use stead_domain::{Code, Error, Result};
 use stead_engine::{GitImport, ImportReport, SkippedMember};
 
-/// The JSON form of an import: a git repository.
-#[derive(Clone, Deserialize)]
+/// The JSON form of an import: a git repository. It may hold credentials, so nothing shows it.
 pub struct ImportWrite {
-    git: Option<GitWrite>,
-    #[serde(default)]
-    replace: Option<bool>,
-}
-
-/// What it names. It may hold credentials, so nothing shows it.
-#[derive(Clone, Deserialize)]
-struct GitWrite {
-    url: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    /// Ours: a private key for an ssh address.
-    stead_ssh_key: Option<String>,
-    /// Ours: the keys of ssh hosts, as `known_hosts` has them.
-    stead_known_hosts: Option<String>,
+    /// The repository, judged.
+    pub git: GitImport,
+    /// Whether what is there goes first.
+    pub replace: bool,
 }
 
 impl ImportWrite {
-    /// Whether what is there goes first.
-    pub fn replace(&self) -> bool {
-        self.replace.unwrap_or(false)
-    }
-
-    /// The repository, judged.
-    pub fn repository(self) -> Result<GitImport> {
-        let missing =
-            || Error::new(Code::ProjectInvalid, "the import is no archive and names no git repository").at("git.url");
-        let git = self.git.ok_or_else(missing)?;
-        let mut import = GitImport::new(&git.url.ok_or_else(missing)?, git.reference.as_deref())?;
-        if let Some(key) = git.stead_ssh_key {
-            import = import.with_ssh_key(key)?;
+    /// Reads the form. A refusal names the field and says nothing of its value.
+    pub fn read(body: Value) -> Result<Self> {
+        let missing = |param: &str| {
+            Error::new(Code::ProjectInvalid, "the import is no archive and names no git repository").at(param)
+        };
+        let Value::Object(mut body) = body else { return Err(missing("git")) };
+        let replace = match body.get("replace") {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::Bool(true)) => true,
+            Some(Value::Number(number)) if number.as_u64() == Some(0) => false,
+            Some(Value::Number(number)) if number.as_u64() == Some(1) => true,
+            Some(_) => return Err(Error::invalid("replace", "`replace` is true or false (1 or 0)")),
+        };
+        let mut git = match body.remove("git") {
+            Some(Value::Object(git)) => git,
+            None | Some(Value::Null) => return Err(missing("git.url")),
+            Some(_) => return Err(Error::new(Code::ProjectInvalid, "`git` is an object").at("git")),
+        };
+        let mut text = |name: &str| match git.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => {
+                let param = format!("git.{name}");
+                Err(Error::new(Code::ProjectInvalid, format!("`{param}` is a text")).at(param))
+            }
+        };
+        let (url, reference) = (text("url")?, text("ref")?);
+        // Ours: a private key for an ssh address, and the keys of ssh hosts, as `known_hosts` has them.
+        let (key, hosts) = (text("stead_ssh_key")?, text("stead_known_hosts")?);
+        let mut git = GitImport::new(&url.ok_or_else(|| missing("git.url"))?, reference.as_deref())?;
+        if let Some(key) = key {
+            git = git.with_ssh_key(key)?;
         }
-        if let Some(lines) = git.stead_known_hosts {
-            import = import.with_known_hosts(lines)?;
+        if let Some(lines) = hosts {
+            git = git.with_known_hosts(lines)?;
         }
-        Ok(import)
+        Ok(Self { git, replace })
     }
 }
 
