@@ -244,7 +244,8 @@ pub trait BuildSandboxes: Send + Sync {
     fn open(&self, spec: BuildSandboxSpec) -> PortFuture<'_, Result<Box<dyn BuildSandbox>, ProviderError>>;
 
     /// Finds out whether a sandbox of that network would reach its host: resolves and judges the name and connects to the
-    /// first port. Codes of refusals: `host_invalid` and `host_denied` (permanent), `host_unresolved`, `host_unreachable`.
+    /// first port. Codes of refusals: `host_invalid`, `host_denied`, and `host_closed` where no exemption helps (permanent);
+    /// `host_unresolved`, `host_unreachable`.
     fn probe<'a>(&'a self, endpoint: &'a Endpoint) -> PortFuture<'a, Result<(), ProviderError>>;
 
     /// Ends what an earlier server process left of builds on this machine.

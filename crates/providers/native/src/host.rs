@@ -112,6 +112,10 @@ impl Host {
                 DialError::Connect { .. } | DialError::OwnAddresses { .. } => {
                     ProviderError::passing("host_unreachable", message)
                 }
+                // No exemption opens what every address of it is closed for.
+                DialError::AllDenied { denied, .. } if !denied.iter().any(|denied| denied.reason.can_be_exempted()) => {
+                    ProviderError::permanent("host_closed", message)
+                }
                 DialError::AllDenied { .. } | DialError::NameNotAllowed { .. } | DialError::PortNotAllowed { .. } => {
                     ProviderError::permanent("host_denied", message)
                 }

@@ -36,6 +36,7 @@ pub(super) fn not_reached(error: &ProviderError) -> Error {
             format!(
                 "{}: the address is not allowed; the operator may name the host in git.allowed_hosts",
                 error.message
+        "host_closed" => invalid("url", format!("{}: the address is not allowed", error.message)),
             ),
         ),
         _ => unavailable(error.message.clone()).at("git.url"),

@@ -115,6 +115,7 @@ async fn one_host_is_all_that_an_import_reaches() {
     };
     let code = async |endpoint: Endpoint| provider.probe(&endpoint).await.err().map(|error| error.code);
     assert_eq!(code(endpoint("127.0.0.1", false)).await.as_deref(), Some("host_denied"));
+    assert_eq!(code(endpoint("169.254.169.254", true)).await.as_deref(), Some("host_closed"));
     assert_eq!(code(endpoint("127.1", true)).await.as_deref(), Some("host_invalid"));
     assert_eq!(code(endpoint("127.0.0.1", true)).await, None);
     let closed = Endpoint { ports: vec![1], ..endpoint("127.0.0.1", true) };
