@@ -84,6 +84,8 @@ pub(crate) struct Version {
     pub(crate) packages: Option<u64>,
     #[serde(default)]
     pub(crate) bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) stead_removed_at: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]

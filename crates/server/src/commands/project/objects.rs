@@ -129,7 +129,10 @@ pub(super) async fn versions(context: &Context, project: &str) -> Result<(), Fai
                     instant(version.finished_at),
                     count,
                     bytes,
-                    version.error.clone(),
+                    match version.stead_removed_at {
+                        Some(_) => "its files were removed".to_owned(),
+                        None => version.error.clone(),
+                    },
                 ]
             })
             .collect();

@@ -23,10 +23,12 @@ fn stage(build: &Build) -> &'static str {
 }
 
 fn failure(build: &Build) -> String {
-    if build.is_removed() {
-        return "the files of this version were removed".to_owned();
-    }
     build.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default()
+}
+
+/// When the files of a version were removed, in seconds.
+fn removed_at(build: &Build) -> Option<i64> {
+    build.version.as_ref().and_then(|version| version.removed_at).map(Timestamp::as_seconds)
 }
 
 /// One build in an environment's history: `packages` is a count.
@@ -44,6 +46,9 @@ pub struct VersionEntry {
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     packages: Option<usize>,
+    /// An addition: there when the files of the version were removed, which is no failure of its build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_removed_at: Option<i64>,
 }
 
 impl From<&Build> for VersionEntry {
@@ -58,6 +63,7 @@ impl From<&Build> for VersionEntry {
             files: build.version.as_ref().map(|version| version.size.files),
             bytes: build.version.as_ref().map(|version| version.size.bytes),
             packages: build.version.as_ref().map(|version| version.packages.len()),
+            stead_removed_at: removed_at(build),
         }
     }
 }
@@ -91,6 +97,9 @@ pub struct BuildRecord {
     error: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     stead_failure: Option<Failed>,
+    /// As in [`VersionEntry`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_removed_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<String>,
     packages: Vec<Package>,
@@ -115,6 +124,7 @@ impl BuildRecord {
             finished_at: build.finished_at.map(Timestamp::as_seconds),
             error,
             stead_failure: build.failure.as_ref().map(Failed::from),
+            stead_removed_at: removed_at(&build),
             log,
             packages: build.version.map(|version| version.packages).unwrap_or_default(),
             files: size.map(|size| size.files),
