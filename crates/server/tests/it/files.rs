@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
@@ -256,6 +257,7 @@ fn the_client_writes_only_over_what_it_has_seen() {
     assert_eq!((&changed["executable"], &changed["etag"]), (&json!(true), &put["etag"]));
     let seen = done(&client(&["get", "demo", "bin/run.sh", copy_name]));
     assert_eq!(seen, changed);
+    assert_ne!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o100, 0, "the bit comes along");
 
     std::fs::write(&script, "echo two").unwrap();
     let tag = seen["etag"].as_str().unwrap();

@@ -1,5 +1,6 @@
 //! One file of a project's source.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use futures_util::StreamExt;
@@ -41,7 +42,12 @@ pub(super) async fn get(context: &Context, project: &str, remote: &str, local: O
         Some(path) => {
             let path =
                 if path.is_dir() { path.join(remote.rsplit('/').next().unwrap_or(remote)) } else { path.to_owned() };
-            let made = std::fs::File::create(&path);
+            let made = std::fs::File::create(&path).and_then(|file| {
+                if headers.get("x-stead-executable").is_some_and(|value| value == "1") {
+                    make_executable(&file)?;
+                }
+                Ok(file)
+            });
             Some(made.map_err(|error| Failure::io(format_args!("write {}", path.display()), &error))?)
         }
     };
@@ -58,6 +64,17 @@ pub(super) async fn get(context: &Context, project: &str, remote: &str, local: O
     }
     // Standard output is the file's when it goes there.
     if file.is_some() { context.console.show(&described(remote, total, &headers), String::new) } else { Ok(()) }
+}
+
+/// Whoever may read the file may execute it. One that is not executable in the project keeps what it is here, as with `put`.
+fn make_executable(file: &std::fs::File) -> std::io::Result<()> {
+    let metadata = file.metadata()?;
+    // `/dev/stdout` and the like stay what they are.
+    if !metadata.is_file() {
+        return Ok(());
+    }
+    let mode = metadata.permissions().mode();
+    file.set_permissions(std::fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))
 }
 
 pub(super) async fn chmod(context: &Context, project: &str, mode: Mode, path: &str) -> Result<(), Failure> {
