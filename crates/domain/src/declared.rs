@@ -73,13 +73,21 @@ impl PackageSpec {
             PackageManager::Npm => npm_name(text),
             PackageManager::Apt => apt_name(text),
         };
-        let name = name.ok_or_else(|| refused("it does not begin with a package's name"))?;
+        let name = name.ok_or_else(|| match manager {
+            PackageManager::Apt => refused(
+                "it begins with no name that a package can have (two or more of `a-z`, `0-9`, `.`, `+` and `-`, the last two not at its end)",
+            ),
+            _ => refused("it does not begin with a package's name"),
+        })?;
         let constraint = match manager {
             PackageManager::Pip => pip_constraint(text, name),
             PackageManager::Npm => npm_constraint(text, name),
             PackageManager::Apt => apt_constraint(text, name),
         };
-        let constraint = constraint.ok_or_else(|| refused("what follows the name is no version or range"))?;
+        let constraint = constraint.ok_or_else(|| match manager {
+            PackageManager::Apt => refused("what follows the name is neither `=version` nor `/release`"),
+            manager => refused(outside(manager, text[name..].trim_start())),
+        })?;
         Ok(Self { manager, text: text.to_owned(), name, constraint })
     }
 
@@ -120,6 +128,26 @@ impl PackageSpec {
 impl fmt::Display for PackageSpec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
+    }
+}
+
+/// Why what follows a name restricts no version, told by what it seems to be meant as.
+fn outside(manager: PackageManager, rest: &str) -> &'static str {
+    let place = rest.contains("://") || rest.contains("file:") || rest.contains('/');
+    match manager {
+        PackageManager::Pip if rest.contains(';') => {
+            "environment markers are not taken here; a requirements.txt of the project takes them"
+        }
+        PackageManager::Pip if place || rest.starts_with('@') => {
+            "addresses and paths are not taken here; a requirements.txt of the project takes them"
+        }
+        PackageManager::Npm if rest.starts_with("@npm:") => {
+            "aliases are not taken here; a package.json of the project takes them"
+        }
+        PackageManager::Npm if place || rest.contains(':') => {
+            "addresses and paths are not taken here; a package.json of the project takes them"
+        }
+        _ => "what follows the name is no version or range",
     }
 }
 
@@ -373,6 +401,28 @@ mod tests {
                 let refused = PackageSpec::parse(manager, spec).unwrap_err();
                 assert_eq!(refused.param.as_deref(), Some(format!("packages.{}", manager.as_str()).as_str()), "{spec}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_told_from_what_is_right() {
+        for (spec, part) in
+            [("a/b/c", "no name"), ("jq-", "no name"), ("jq/b/c", "what follows"), ("jq=", "what follows")]
+        {
+            let message = PackageSpec::parse(Apt, spec).unwrap_err().message;
+            assert!(message.contains(part), "{message}");
+        }
+        for (manager, spec, part) in [
+            (Pip, "requests; python_version>\"3\"", "markers"),
+            (Pip, "a @ http://x", "addresses"),
+            (Pip, "a==", "no version"),
+            (Npm, "left-pad@npm:is-odd", "aliases"),
+            (Npm, "a@file:x", "addresses"),
+            (Npm, "a/b", "addresses"),
+            (Npm, "a@", "no version"),
+        ] {
+            let message = PackageSpec::parse(manager, spec).unwrap_err().message;
+            assert!(message.contains(part), "{message}");
         }
     }
 
