@@ -24,19 +24,26 @@ pub struct Installed {
     pub apt: Option<SystemPackages>,
 }
 
-/// System packages whose programs look for their own modules in one place, unless a variable names another.
+/// System packages whose programs look for their own modules and data in one place, unless a variable names another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SystemPackages {
     /// Graphviz.
     pub graphviz: bool,
     /// ImageMagick.
     pub magick: bool,
+    /// FIGlet.
+    pub figlet: bool,
 }
 
 impl SystemPackages {
     /// Where Graphviz has its modules, relative to the mount.
     pub(crate) fn graphviz_place() -> String {
         format!("{APT}/usr/lib/{}/graphviz", triplet())
+    }
+
+    /// Where FIGlet has its fonts, relative to the mount.
+    pub(crate) fn figlet_place() -> String {
+        format!("{APT}/usr/share/figlet")
     }
 
     /// Where the step that unpacks ImageMagick makes links to its modules and settings, whatever its version.
@@ -63,6 +70,9 @@ pub fn session_env(slug: &Slug, entry: &str, installed: Installed) -> BTreeMap<S
         add_apt(&mut env, &mount);
         if packages.graphviz {
             env.insert("GVBINDIR".to_owned(), format!("{mount}/{}", SystemPackages::graphviz_place()));
+        }
+        if packages.figlet {
+            env.insert("FIGLET_FONTDIR".to_owned(), format!("{mount}/{}", SystemPackages::figlet_place()));
         }
         if packages.magick {
             let place = format!("{mount}/{}", SystemPackages::magick_place());
@@ -97,7 +107,8 @@ fn triplet() -> &'static str {
     }
 }
 
-/// Makes the unpacked system packages beneath `mount` findable: programs right before the system's own, libraries, headers.
+/// Makes the unpacked system packages beneath `mount` findable: programs right before the system's own, libraries, headers, data. Most
+/// programs that have a search path for their data take `XDG_DATA_DIRS`; those with a path of their own are named one by one.
 /// The step that unpacks them makes `bin`, `sbin` and `lib` links into `usr`, so that each is in one place.
 pub(crate) fn add_apt(env: &mut BTreeMap<String, String>, mount: &str) {
     let (root, triplet) = (format!("{mount}/{APT}/usr"), triplet());
@@ -117,6 +128,8 @@ pub(crate) fn add_apt(env: &mut BTreeMap<String, String>, mount: &str) {
     env.insert("CPATH".to_owned(), within(&["include", &format!("include/{triplet}")]));
     let configuration = ["pkgconfig".to_owned(), format!("{triplet}/pkgconfig")].map(|place| format!("lib/{place}"));
     env.insert("PKG_CONFIG_PATH".to_owned(), within(&[&configuration[1], &configuration[0], "share/pkgconfig"]));
+    env.insert("XDG_DATA_DIRS".to_owned(), format!("{root}/share:/usr/local/share:/usr/share"));
+    env.insert("COWPATH".to_owned(), format!("{root}/share/cowsay/cows:/usr/share/cowsay/cows"));
     env.insert("PERL5LIB".to_owned(), within(&["share/perl5", &format!("lib/{triplet}/perl5/current")]));
 }
 
@@ -233,8 +246,10 @@ mod tests {
         assert_eq!(env["LD_LIBRARY_PATH"], format!("{library}:/env/a/apt/usr/lib"));
         assert!(env["PKG_CONFIG_PATH"].starts_with(&format!("{library}/pkgconfig:")));
         assert!(!env.contains_key("GVBINDIR") && !env.contains_key("MAGICK_CONFIGURE_PATH"));
-        let both = SystemPackages { graphviz: true, magick: true };
-        let env = session_env(&slug, "", Installed { venv: false, apt: Some(both) });
+        assert!(env["XDG_DATA_DIRS"].starts_with("/env/a/apt/usr/share:/") && !env.contains_key("FIGLET_FONTDIR"));
+        let all = SystemPackages { graphviz: true, magick: true, figlet: true };
+        let env = session_env(&slug, "", Installed { venv: false, apt: Some(all) });
+        assert_eq!(env["FIGLET_FONTDIR"], "/env/a/apt/usr/share/figlet");
         assert_eq!(
             (&env["GVBINDIR"], &env["MAGICK_CODER_MODULE_PATH"]),
             (&format!("{library}/graphviz"), &format!("{library}/magick/coders"))

@@ -14,6 +14,7 @@
 //!
 //! Every function blocks; callers run them on a blocking thread.
 
+mod beneath;
 pub mod environment;
 pub mod layout;
 pub mod packages;

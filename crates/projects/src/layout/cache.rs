@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::LayoutError;
+use super::{BLOCK, LayoutError};
 
 /// Directories that hold each other. Walking holds a descriptor for each; installers nest a handful.
 const MAX_DEPTH: usize = 64;
@@ -59,7 +59,7 @@ impl Held {
             }
             let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
             self.entries += 1;
-            self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+            self.bytes += (u64::try_from(stat.st_blocks).unwrap_or(0) * 512).max(BLOCK);
             if self.entries > MAX_ENTRIES || self.bytes > MAX_BYTES {
                 return Ok(false);
             }

@@ -56,6 +56,8 @@ mod tests {
         assert_eq!(layout.layers(workspace).unwrap(), [layer]);
         assert_eq!(layout.caches(workspace).unwrap(), [project]);
         assert!((10_000..100_000).contains(&layout.cache_bytes(workspace, project)));
+        (0..100).for_each(|n| fs::create_dir(layout.cache(workspace, project).join(n.to_string())).unwrap());
+        assert!(layout.cache_bytes(workspace, project) >= 400_000, "directories are not free");
         assert_eq!(layout.cache_bytes(workspace, nobody), 0);
     }
 }

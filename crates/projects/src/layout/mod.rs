@@ -35,6 +35,10 @@ pub use seal::{Sealed, Whiteouts, seal_tree};
 pub use source::{PreviousVersion, SourceTree};
 pub use step::{StepOverlay, StepPlace};
 
+/// What an entry of a directory takes on disk at least, in bytes, whatever the file system says: an inode, a name, and their part of
+/// the journal are not free even where a file is empty.
+const BLOCK: u64 = 4096;
+
 /// The places beneath a data directory. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {

@@ -62,6 +62,7 @@ impl Layout {
             true => Some(SystemPackages {
                 graphviz: has(&SystemPackages::graphviz_place())?,
                 magick: has(&SystemPackages::magick_place())?,
+                figlet: has(&SystemPackages::figlet_place())?,
             }),
             false => None,
         };

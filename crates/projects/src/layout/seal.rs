@@ -4,16 +4,15 @@
 //! neither file, directory nor link is removed. By the time of sealing nothing runs any more that could write it.
 
 use std::ffi::CStr;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use stead_domain::source::TreeSize;
 
-use super::{LayoutError, sync_file_system};
+use super::{BLOCK, LayoutError, sync_file_system};
+use crate::beneath::open_beneath;
 
 /// Directories nested deeper than this are refused: no installer makes them, and walking holds a descriptor per level.
 const MAX_DEPTH: usize = 200;
@@ -32,7 +31,8 @@ pub enum Whiteouts {
 /// What was sealed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sealed {
-    /// Regular files and their bytes.
+    /// Regular files, and the bytes that all entries take on disk in blocks of 4 KiB: directories, links and empty files take one, so
+    /// that no number of them is free. A sparse file counts as long as it says it is.
     pub size: TreeSize,
     /// Sockets, pipes and devices that were removed, by name, as far as there is room for them.
     pub removed: Vec<String>,
@@ -87,6 +87,7 @@ impl Sealer<'_> {
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed("look at a file of"))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
+                self.sealed.size.bytes += BLOCK;
                 self.own(directory, name)?;
                 let inner = self.open(directory, name, Mode::from_raw_mode(stat.st_mode), OFlags::DIRECTORY)?;
                 self.directory(&inner, depth + 1)
@@ -99,12 +100,13 @@ impl Sealer<'_> {
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
                     .map_err(self.failed("set the mode of a file of"))?;
                 self.sealed.size.files += 1;
-                self.sealed.size.bytes += u64::try_from(stat.st_size).unwrap_or(0);
+                let bytes = u64::try_from(stat.st_size).unwrap_or(0).max(1);
+                self.sealed.size.bytes += bytes.div_ceil(BLOCK) * BLOCK;
                 Ok(())
             }
-            FileType::Symlink => self.own(directory, name),
+            FileType::Symlink => self.small(directory, name),
             FileType::CharacterDevice if stat.st_rdev == 0 && self.whiteouts == Whiteouts::Keep => {
-                self.own(directory, name)
+                self.small(directory, name)
             }
             _ => {
                 rustix::fs::unlinkat(directory, name, AtFlags::empty()).map_err(self.failed("remove a file of"))?;
@@ -114,6 +116,12 @@ impl Sealer<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Takes over what has no bytes and no mode of its own.
+    fn small(&mut self, directory: &OwnedFd, name: &CStr) -> Result<(), LayoutError> {
+        self.sealed.size.bytes += BLOCK;
+        self.own(directory, name)
     }
 
     fn own(&self, directory: &OwnedFd, name: &CStr) -> Result<(), LayoutError> {
@@ -139,12 +147,10 @@ impl Sealer<'_> {
     }
 }
 
-/// Whether something lies at a path beneath a tree; links on the way are not followed.
+/// What lies at a path beneath a tree, if anything does; no link is followed, so nothing lies behind one.
 pub(super) fn is_there(tree: &Path, path: &str) -> Result<Option<FileType>, LayoutError> {
-    let root = File::open(tree).map_err(|source| LayoutError::io("open", tree, source))?;
-    match rustix::fs::statat(root.as_fd(), path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(LayoutError::io("look beneath", tree, io::Error::from(error))),
-    }
+    let failed = |source| LayoutError::io("look beneath", tree, source);
+    let found = open_beneath(tree, path, OFlags::PATH | OFlags::NOFOLLOW).map_err(failed)?;
+    let stat = found.map(rustix::fs::fstat).transpose().map_err(|error| failed(error.into()))?;
+    Ok(stat.map(|stat| FileType::from_raw_mode(stat.st_mode)))
 }

@@ -15,8 +15,8 @@ use stead_domain::build::Package;
 
 /// Directories nested deeper than this are passed over.
 const MAX_DEPTH: usize = 64;
-/// No more packages are listed.
-const MAX_PACKAGES: usize = 100_000;
+/// No more manifests are read; many may be of one package and version.
+const MAX_MANIFESTS: usize = 100_000;
 /// The longest `package.json` that is read, in bytes.
 const MAX_MANIFEST: u64 = 4 << 20;
 /// What a manager other than npm leaves when it is done.
@@ -43,6 +43,7 @@ pub(super) fn read(tree: &Path) -> Vec<Package> {
     }
     reader.packages.sort_unstable();
     reader.packages.dedup();
+    reader.packages.truncate(super::MAX_PACKAGES);
     reader.packages
 }
 
@@ -82,10 +83,9 @@ impl Reader {
     }
 
     fn package(&mut self, directory: &OwnedFd, depth: usize) {
-        if self.packages.len() < MAX_PACKAGES
-            && let Some(manifest) = manifest(directory)
-        {
-            self.packages.push(super::package("npm", manifest.name, manifest.version));
+        if self.packages.len() < MAX_MANIFESTS {
+            let manifest = manifest(directory);
+            self.packages.extend(manifest.and_then(|found| super::package("npm", found.name, found.version)));
         }
         if let Some(modules) = open(directory, "node_modules") {
             self.modules(&modules, depth + 1);

@@ -27,7 +27,8 @@ impl Planner<'_> {
         }
         // What the packages bring along is known once they are unpacked; what is declared by name is known now.
         let declared = |name: &str| self.settings.declared.apt.iter().any(|spec| spec.name() == name);
-        let packages = SystemPackages { graphviz: declared("graphviz"), magick: declared("imagemagick") };
+        let (graphviz, magick, figlet) = (declared("graphviz"), declared("imagemagick"), declared("figlet"));
+        let packages = SystemPackages { graphviz, magick, figlet };
         let apt = self.steps.iter().any(|step| step.stage == Stage::SystemPackages).then_some(packages);
         let env = setup_env(self.settings, Installed { venv: self.has_venv(), apt });
         // A script may make `.venv` and `node_modules` where no manifest does, and take away what one made.

@@ -1,12 +1,22 @@
-import concurrent.futures, importlib.util, os, py_compile, struct, sys
+import concurrent.futures, importlib.util, os, py_compile, stat, struct, sys
 
 MODE = py_compile.PycInvalidationMode.UNCHECKED_HASH
+LARGEST = 32 << 20
 
 
-def current(cached, path, source):
+def read(path, longest):
+    # Builds leave what they like: a pipe would never end, and opening one that nobody writes waits for ever.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(file, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("no regular file")
+        return file.read(longest), found
+
+
+def current(cached, found, source):
     try:
-        with open(cached, "rb") as file:
-            head = file.read(16)
+        head, _ = read(cached, 16)
     except OSError:
         return False
     if head[:4] != importlib.util.MAGIC_NUMBER:
@@ -14,16 +24,15 @@ def current(cached, path, source):
     if head[4:8] == b"\1\0\0\0":
         return head[8:] == importlib.util.source_hash(source)
     # What came with the virtual environment was compiled by its own installer, with times, which sealing keeps.
-    wanted = struct.pack("<II", int(os.stat(path).st_mtime) & 0xFFFFFFFF, len(source) & 0xFFFFFFFF)
+    wanted = struct.pack("<II", int(found.st_mtime) & 0xFFFFFFFF, len(source) & 0xFFFFFFFF)
     return head[4:8] == b"\0\0\0\0" and head[8:] == wanted
 
 
 def ensure(path):
     cached = importlib.util.cache_from_source(path)
     try:
-        with open(path, "rb") as file:
-            source = file.read()
-        if not current(cached, path, source):
+        source, found = read(path, LARGEST + 1)
+        if len(source) <= LARGEST and not current(cached, found, source):
             py_compile.compile(path, cfile=cached, doraise=True, invalidation_mode=MODE)
     except Exception:
         # Templates and code for other versions of Python do not compile, and nobody imports them.

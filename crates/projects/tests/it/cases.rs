@@ -161,6 +161,29 @@ fn setup_may_change_everything_and_only_what_it_touched_is_merged() {
 }
 
 #[test]
+fn what_setup_installs_is_listed_and_what_it_breaks_is_not_looked_at() {
+    needs_root!();
+    let install = "python3 -m venv --without-pip .venv\nsite=$(echo .venv/lib/python*/site-packages)\n\
+                   mkdir -p $site/own-2.dist-info node_modules/a\n\
+                   printf 'Metadata-Version: 2.1\\nName: own\\nVersion: 2\\n' >$site/own-2.dist-info/METADATA\n\
+                   echo '{\"lockfileVersion\":3,\"packages\":{\"node_modules/a\":{\"version\":\"1.0.0\"}}}' \
+                   >node_modules/.package-lock.json\n";
+    for (then, listed) in [
+        ("", &["npm a 1.0.0", "pip own 2"][..]),
+        ("rm -r .venv node_modules", &[]),
+        ("rm -r .venv; touch .venv", &["npm a 1.0.0"]),
+        ("rm -r .venv; ln -s /etc/shadow .venv", &["npm a 1.0.0"]),
+        ("rm .venv/bin/python; mkfifo .venv/bin/python", &["npm a 1.0.0"]),
+        ("rm .venv/bin/python; mkdir .venv/bin/python", &["npm a 1.0.0"]),
+        ("rm -r node_modules; ln -s /etc node_modules", &["pip own 2"]),
+    ] {
+        let mut project = Project::new();
+        project.put("setup.sh", format!("set -e\n{install}{then}\n"), false);
+        assert_eq!(packages(&mut project), listed, "{then}");
+    }
+}
+
+#[test]
 fn project_files_named_like_modules_do_not_break_the_build() {
     needs_root!();
     let mut project = Project::of_case("C057-shadow");

@@ -99,7 +99,8 @@ fn sealing_takes_everything_over_and_follows_nothing() {
     let mut removed = sealed.removed;
     removed.sort_unstable();
     assert_eq!(removed, ["null", "pipe", "socket"]);
-    assert_eq!((sealed.size.files, sealed.size.bytes), (2, 6));
+    // Two files, a directory, two links and what says "removed": none is free.
+    assert_eq!((sealed.size.files, sealed.size.bytes), (2, 6 * 4096));
     for (name, bits) in [("bin/tool", 0o555), ("hidden", 0o444), ("bin", 0o755)] {
         let metadata = std::fs::metadata(tree.join(name)).unwrap();
         assert_eq!((metadata.uid(), metadata.gid(), mode(&tree.join(name))), (0, 0, bits), "{name}");
@@ -166,6 +167,33 @@ fn an_installation_directory_that_became_a_link_is_refused() {
     std::fs::remove_file(place.result.join(".venv")).unwrap();
     target.layout.keep_layer(&tree, &place, &plan.steps[0], layer).unwrap();
     assert!(target.layout.layer_tree(workspace(), layer).join(".venv").is_dir());
+}
+
+/// What a script of the project made of `apt` decides nothing but what its sessions are told, and says nothing of this machine.
+#[test]
+fn links_in_a_layer_lead_nowhere() {
+    let target = Project::new();
+    let layer: LayerId = "layer_018f3c2a7b4c7d3e9f6a5b4c3d2e1f01".parse().unwrap();
+    let tree = target.layout.layer_tree(workspace(), layer);
+    let group = |at: &str| PlacedLayer { target: at.to_owned(), layers: vec![layer] };
+    let layers = [group("apt"), group("")];
+    let installed = || target.layout.installed(workspace(), &layers).unwrap();
+    let outside = target.layout.layer(workspace(), layer).join("outside");
+    let parts = ["apt", "usr", "lib", &format!("{}-linux-gnu", std::env::consts::ARCH), "graphviz"];
+    std::fs::create_dir_all(outside.join(parts.join("/"))).unwrap();
+    std::fs::create_dir_all(tree.join(parts.join("/"))).unwrap();
+    assert!(installed().apt.is_some_and(|packages| packages.graphviz));
+    for level in 1..=parts.len() {
+        let place = parts[..level].join("/");
+        for link in [outside.join(&place), "/etc/shadow".into(), "/nonexistent".into(), parts[level - 1].into()] {
+            remove_tree(&tree).unwrap();
+            std::fs::create_dir_all(tree.join(&place).parent().unwrap()).unwrap();
+            symlink(&link, tree.join(&place)).unwrap();
+            let said = Installed { venv: false, apt: Some(SystemPackages::default()) };
+            assert_eq!(installed(), said, "{place} → {}", link.display());
+            assert!(target.layout.mounts(workspace(), project(), 1, "/env/studio", &layers).is_ok());
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod layout;
 mod memory_blobs;
 mod namespace;
 mod project;
+mod scripts;
 
 /// Ends a test that needs root, saying so; with `STEAD_NO_SKIP=1` that is a failure.
 macro_rules! needs_root {

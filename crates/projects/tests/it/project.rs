@@ -136,13 +136,17 @@ impl Project {
                 PackageList::Pip(command) => Some(command),
                 PackageList::Npm | PackageList::NpmAll(_) | PackageList::Apt(_) => None,
             });
-            for command in step.commands.iter().chain(pip) {
+            let commands = step.commands.iter().map(|command| (command, false));
+            for (command, is_list) in commands.chain(pip.map(|command| (command, true))) {
                 let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
                 let said = namespace::run(&root, &mounts, &command.env, &command.directory, &argv);
-                if !said.status.success() {
+                // What is said of a program that cannot be started would end a build; a list that fails does not.
+                if !said.status.success() && (!is_list || said.status.code() == Some(127)) {
                     return Err(format!("{}: {}\n{}", step.name, said.status, text(&said)));
                 }
-                output = Some(said.stdout);
+                if is_list && said.status.success() {
+                    output = Some(said.stdout);
+                }
             }
             let mut packages = packages::parse_pip(&output.unwrap_or_default());
             if step.packages.contains(&PackageList::Npm) {
