@@ -7,8 +7,9 @@ use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider
 use stead_domain::time::Timestamp;
 use stead_projects::{Layout, OperatingSystem, Toolchain};
 
-use crate::builds::{BuildQueue, RunningBuilds};
+use crate::builds::RunningBuilds;
 use crate::collect::Collector;
+use crate::fair_queue::FairQueue;
 use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::limits::{Limits, Settings};
@@ -76,7 +77,7 @@ pub struct Inner {
     pub(crate) sweeper: Sweeper,
     pub(crate) builds: RunningBuilds,
     pub(crate) projects: Turnstile,
-    pub(crate) build_queue: BuildQueue,
+    pub(crate) build_queue: FairQueue,
     pub(crate) collector: Collector,
     pub(crate) imports: ImportPlaces,
     pub(crate) supervisor: Supervisor,
@@ -95,7 +96,7 @@ impl Engine {
         let server = ServerId::new(parts.ids.as_ref());
         Self(Arc::new(Inner {
             imports: ImportPlaces::new(parts.settings.git.slots),
-            build_queue: BuildQueue::new(parts.settings.build_slots),
+            build_queue: FairQueue::new(parts.settings.build_slots),
             store: parts.store,
             blobs: parts.blobs,
             logs: parts.logs,

@@ -3,7 +3,6 @@
 mod admit;
 mod log;
 mod purge;
-mod queue;
 mod schedule;
 mod step;
 mod work;
@@ -19,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::admit::build_not_found;
 pub use self::log::{LogPart, LogStream};
-pub(crate) use self::queue::BuildQueue;
 pub(crate) use self::work::layout_failed;
 
 /// The builds that a task of this process works on.

@@ -20,10 +20,10 @@ use stead_bundles::git::submodule_urls;
 use stead_domain::key::Caller;
 use stead_domain::ports::Endpoint;
 use stead_domain::{ProjectId, Result, WorkspaceId};
-use tokio::sync::OwnedSemaphorePermit;
 
 use self::commands::Commands;
 pub(crate) use self::places::ImportPlaces;
+use self::places::Place;
 pub use self::request::GitImport;
 use self::workshop::Workshop;
 use super::landing::Landed;
@@ -50,8 +50,9 @@ impl Engine {
     ) -> Result<ImportReport> {
         self.live_project(caller, id).await?;
         self.require_blob_room(caller.workspace_id, 0).await?;
-        let permit = self.imports.enter().await?;
-        let fetched = self.imports.unless_closing(self.fetch_in_sandbox(caller, id, &import, permit)).await?;
+        let place = self.imports.enter(caller.workspace_id).await?;
+        let fetched = self.imports.unless_closing(self.fetch_in_sandbox(caller, id, &import, place)).await?;
+        fetched.landed.refuse_to_empty(replace, fetched.skipped)?;
         let urls = submodule_urls(&fetched.landed.submodules);
         let submodules = fetched.submodules.into_iter().take(LISTED);
         let submodules = submodules.map(|path| Submodule { url: urls.get(&path).cloned(), path }).collect();
@@ -72,11 +73,11 @@ impl Engine {
         caller: &Caller,
         id: ProjectId,
         import: &GitImport,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Fetched> {
         let endpoint = self.git_endpoint(import);
         self.sandboxes.probe(&endpoint).await.map_err(|error| refusal::not_reached(&error))?;
-        let workshop = self.open_workshop(caller.workspace_id, id, endpoint, permit).await?;
+        let workshop = self.open_workshop(caller.workspace_id, id, endpoint, place).await?;
         self.faults.point("import.opened");
         let fetched = tokio::time::timeout(
             self.settings.git.time_limit,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use stead_domain::ports::{BuildNetwork, BuildSandbox, BuildSandboxSpec, Endpoint, SandboxLimits};
 use stead_domain::{Code, Error, ProjectId, Result, WorkspaceId};
 use stead_projects::layout::remove_tree;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::places::Place;
 use crate::builds::layout_failed;
 use crate::engine::Engine;
 use crate::operations::provider_failed;
@@ -25,7 +25,7 @@ struct Open {
     sandbox: Box<dyn BuildSandbox>,
     directory: PathBuf,
     /// The place among the imports that run at once, held until nothing is left of this one.
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Workshop {
@@ -57,13 +57,13 @@ impl Engine {
         workspace: WorkspaceId,
         project: ProjectId,
         endpoint: Endpoint,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Workshop> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let engine = self.clone();
         self.supervisor.spawn("begin an import", async move {
             // A workshop that nobody waits for any more ends here.
-            let _ = sender.send(engine.make_workshop(workspace, project, endpoint, permit).await);
+            let _ = sender.send(engine.make_workshop(workspace, project, endpoint, place).await);
         });
         receiver.await.map_err(Error::internal)?
     }
@@ -73,7 +73,7 @@ impl Engine {
         workspace: WorkspaceId,
         project: ProjectId,
         endpoint: Endpoint,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Workshop> {
         let directory = self.layout.import(&self.ids.uuid_v7().simple().to_string());
         let failed = |error: std::io::Error| {
@@ -93,7 +93,7 @@ impl Engine {
         };
         match self.sandboxes.open(spec).await {
             Ok(sandbox) => {
-                let open = Open { sandbox, directory, _permit: permit };
+                let open = Open { sandbox, directory, _place: place };
                 Ok(Workshop { engine: self.clone(), open: Some(open) })
             }
             Err(error) => {

@@ -1,6 +1,7 @@
-//! Who builds next. Slots are shared fairly between workspaces: a free one goes to the workspace that has the fewest builds
-//! running, of those to the one that was served longest ago, and within a workspace to the build that has waited longest. A
-//! workspace that asks for a hundred builds therefore delays another's first one by at most the builds that run already.
+//! Who is next where few may be at work at once: builds, imports from git. Slots are shared fairly between workspaces: a free one
+//! goes to the workspace that has the fewest in use, of those to the one that was served longest ago, and within a workspace to
+//! who has waited longest. A workspace that asks for a hundred therefore delays another's first one by at most what is at work
+//! already, and by nothing where one workspace may not have all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,11 +11,13 @@ use tokio::sync::oneshot;
 
 /// The queue. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct BuildQueue(Arc<Mutex<State>>);
+pub(crate) struct FairQueue(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     free: usize,
+    /// The most that one workspace may have.
+    each: usize,
     /// In the order of their coming.
     waiting: Vec<(WorkspaceId, oneshot::Sender<Slot>)>,
     running: HashMap<WorkspaceId, usize>,
@@ -23,17 +26,24 @@ struct State {
     count: u64,
 }
 
-/// Held while a build is at work; dropping it lets the next one in.
+/// Held while at work; dropping it lets the next one in.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    queue: BuildQueue,
+    queue: FairQueue,
     workspace: WorkspaceId,
 }
 
-impl BuildQueue {
+impl FairQueue {
+    /// All slots are for whoever asks.
     pub(crate) fn new(slots: usize) -> Self {
+        Self::with_each(slots, slots)
+    }
+
+    /// No workspace has more than `each` of the slots.
+    pub(crate) fn with_each(slots: usize, each: usize) -> Self {
         let state = State {
             free: slots.max(1),
+            each: each.max(1),
             waiting: Vec::new(),
             running: HashMap::new(),
             served: HashMap::new(),
@@ -48,7 +58,7 @@ impl BuildQueue {
             let (sender, receiver) = oneshot::channel();
             self.with(|state| state.waiting.push((workspace, sender)));
             self.serve();
-            // A sender is dropped unsent by nobody but a thread that panicked: then the build stands in line again.
+            // A sender is dropped unsent by nobody but a thread that panicked: then the caller stands in line again.
             if let Ok(slot) = receiver.await {
                 return slot;
             }
@@ -78,8 +88,9 @@ impl State {
             let running = self.running.get(workspace).copied().unwrap_or(0);
             (running, self.served.get(workspace).copied().unwrap_or(0))
         };
-        // Of equals the first, so that one workspace's builds keep their order.
-        let at = (0..self.waiting.len()).min_by_key(|at| rank(&self.waiting[*at].0))?;
+        let served = (0..self.waiting.len()).filter(|at| rank(&self.waiting[*at].0).0 < self.each);
+        // Of equals the first, so that those of one workspace keep their order.
+        let at = served.min_by_key(|at| rank(&self.waiting[*at].0))?;
         let taken = self.waiting.remove(at);
         self.free -= 1;
         self.count += 1;
@@ -126,7 +137,7 @@ mod tests {
     #[tokio::test]
     async fn one_workspace_with_many_builds_does_not_keep_another_waiting() {
         let [many, few, third] = workspaces();
-        let queue = BuildQueue::new(2);
+        let queue = FairQueue::new(2);
         let order = Arc::new(Mutex::new(Vec::new()));
         let first = queue.slot(many).await;
         let second = queue.slot(many).await;
@@ -152,9 +163,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_workspace_has_them_all_where_that_is_not_allowed() {
+        let [many, few, _] = workspaces();
+        let queue = FairQueue::with_each(4, 2);
+        let held = [queue.slot(many).await, queue.slot(many).await];
+        let mut third = Box::pin(queue.slot(many));
+        assert!(third.as_mut().now_or_never().is_none());
+        assert!(queue.slot(few).now_or_never().is_some());
+        drop(held);
+        assert!(third.now_or_never().is_some());
+    }
+
+    #[tokio::test]
     async fn who_leaves_the_queue_loses_nobody_a_slot() {
         let [one, two, _] = workspaces();
-        let queue = BuildQueue::new(1);
+        let queue = FairQueue::new(1);
         let held = queue.slot(one).await;
         let mut left = Box::pin(queue.slot(two));
         assert!(left.as_mut().now_or_never().is_none());
