@@ -14,6 +14,8 @@ use super::{PlanError, Planner, VENV};
 use crate::environment::installer_env;
 
 pub(super) const PYPROJECT: &str = "pyproject.toml";
+/// Makes `.venv`.
+const MAKE_VENV: &str = include_str!("../scripts/make_venv.py");
 /// Compiles what has no byte code of its present content yet: `compileall` would rewrite what a lower layer holds.
 const COMPILE: &str = include_str!("../scripts/compile.py");
 /// Prints what is installed, without what a fresh `.venv` brings along.
@@ -198,7 +200,9 @@ impl Planner<'_> {
         let mut commands = Vec::new();
         if lower.is_empty() {
             let venv = format!("{}/{VENV}", self.settings.slug.mount());
-            commands.push(self.command(&env, [python.program.as_str(), "-I", "-m", "venv", &venv]));
+            let uv = self.toolchain.uv.iter().map(|uv| uv.program.as_str());
+            let make = [python.program.as_str(), "-I", "-c", MAKE_VENV, &venv];
+            commands.push(self.command(&env, make.into_iter().chain(uv)));
         }
         // `-I`: with the mount on its path, a project file named like a module of Python's own would break the installer.
         let (installer, front): (String, Vec<&str>) = match &self.toolchain.uv {

@@ -41,7 +41,9 @@ def ensure(path):
 
 def paths(root):
     for above, directories, files in os.walk(root):
-        directories[:] = [name for name in directories if name != "__pycache__"]
+        # pip is read by nobody but itself, and takes as long as everything else of a small project.
+        packages = os.path.basename(above) == "site-packages"
+        directories[:] = [name for name in directories if name != "__pycache__" and not (packages and name == "pip")]
         for name in files:
             path = os.path.join(above, name)
             if name.endswith(".py") and not os.path.islink(path):
