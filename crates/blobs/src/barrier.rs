@@ -12,6 +12,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     fs::File,
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -100,6 +101,12 @@ impl Barrier {
         self.lock().flushes
     }
 
+    /// Number of the last flush that failed; zero before there was one. What was written before it may be lost, although it
+    /// can still be read.
+    pub(crate) fn failed(&self) -> u64 {
+        self.progress.borrow().failed.map_or(0, |(number, _)| number)
+    }
+
     /// Announces that a file is about to get its final name; [`Placing::note`] says that it has it.
     pub(crate) fn place(&self) -> Placing<'_> {
         self.lock().placing += 1;
@@ -109,12 +116,14 @@ impl Barrier {
     /// Returns once everything noted before the call is durable.
     pub(crate) async fn wait(self: &Arc<Self>) -> io::Result<()> {
         let mut progress = self.progress.subscribe();
-        let target = {
+        let (target, concerns) = {
             let mut state = self.lock();
             if state.unflushed.is_nothing() && state.placing == 0 && !state.running {
                 return Ok(());
             }
             let target = state.begun + 1;
+            // One that runs may have been to write what the caller found there, and fail at it.
+            let concerns = if state.running { state.begun } else { target };
             state.wanted = state.wanted.max(target);
             if !state.running {
                 state.running = true;
@@ -122,11 +131,11 @@ impl Barrier {
                 // Detached on purpose: a caller that goes away must not take the others' flush with it.
                 tokio::task::spawn_blocking(move || barrier.run());
             }
-            target
+            (target, concerns)
         };
         let reached = progress.wait_for(|progress| progress.ended >= target).await;
         match reached.map_err(|_| io::Error::other("the flush was abandoned"))?.failed {
-            Some((number, error)) if number >= target => Err(io::Error::from_raw_os_error(error)),
+            Some((number, error)) if number >= concerns => Err(io::Error::from_raw_os_error(error)),
             _ => Ok(()),
         }
     }
@@ -159,6 +168,7 @@ impl Barrier {
     }
 
     fn flush(&self, unflushed: &Unflushed) -> io::Result<()> {
+        self.check_place()?;
         match unflushed {
             Unflushed::Noted { files, packs } => {
                 #[cfg(test)]
@@ -176,6 +186,16 @@ impl Barrier {
                 rustix::fs::syncfs(&*self.root).map_err(io::Error::from)
             }
         }
+    }
+
+    /// A directory that was put in the place of ours would be what the next start opens: nothing that is written to files that are
+    /// open still counts as kept.
+    fn check_place(&self) -> io::Result<()> {
+        let (ours, named) = (self.root.metadata()?, std::fs::metadata(&self.root_path)?);
+        if (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
+            return Ok(());
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound))
     }
 
     /// Notes that a pack was appended to. To be called before anybody can find what was appended.

@@ -71,8 +71,9 @@ fn remove(tenant: &Tenant, state: &mut State, id: BlobId) -> io::Result<u64> {
         return Ok(packed);
     }
     let path = singles::path(&tenant.directory, id);
-    let bytes = match fs::metadata(&path) {
+    let bytes = match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(packed),
+        Ok(metadata) if !metadata.is_file() => return Ok(packed),
         metadata => metadata?.len(),
     };
     fs::remove_file(path)?;
@@ -84,7 +85,7 @@ fn remove(tenant: &Tenant, state: &mut State, id: BlobId) -> io::Result<u64> {
 }
 
 fn empty_packs(barrier: &Barrier, tenant: &Tenant) -> io::Result<()> {
-    let worthless = tenant.lock().packs.worthless()?;
+    let worthless = tenant.lock().packs.worthless();
     for (number, blobs) in worthless {
         let mut written = BTreeSet::new();
         for found in blobs {

@@ -66,7 +66,9 @@ impl LocalBlobs {
         fs::set_permissions(root, Permissions::from_mode(0o700)).map_err(failed("protect the directory"))?;
         for entry in fs::read_dir(&incoming).map_err(failed("list unfinished blobs"))? {
             let entry = entry.map_err(failed("list unfinished blobs"))?;
-            fs::remove_file(entry.path()).map_err(failed("remove an unfinished blob"))?;
+            if let Err(error) = fs::remove_file(entry.path()) {
+                tracing::error!(path = %entry.path().display(), error.message = %error, "an unfinished blob stays");
+            }
         }
         let barrier = Arc::new(Barrier::new(root).map_err(failed("open the directory"))?);
         let shared = Shared {

@@ -1,12 +1,14 @@
 //! Blobs in files of their own: the large ones, and small ones from before there were packs.
 
 use std::{
-    fs,
+    fs::{self, File, Metadata, OpenOptions},
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use stead_domain::{BlobId, ports::StoredBlob};
 
 /// Where a blob lies in the directory of its workspace.
@@ -14,6 +16,34 @@ pub(crate) fn path(directory: &Path, id: BlobId) -> PathBuf {
     let text = id.to_string();
     let (shard, name) = text.split_at(2);
     directory.join(shard).join(name)
+}
+
+/// Opens a blob's file. Something else in its place is none.
+pub(crate) fn open(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    // Without waiting for the other end, should it be a pipe.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            let none = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NXIO];
+            let is_none = none.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+            return if is_none { Ok(None) } else { Err(error) };
+        }
+    };
+    let metadata = file.metadata()?;
+    Ok(metadata.is_file().then_some((file, metadata)))
+}
+
+/// Puts a file in the place of a blob's that is of no use. A directory there is moved aside.
+pub(crate) fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(to).is_ok_and(|there| there.is_dir()) {
+        let aside = (0..u32::MAX).map(|number| to.with_extension(format!("aside-{number}")));
+        if let Some(free) = aside.into_iter().find(|path| fs::symlink_metadata(path).is_err()) {
+            tracing::error!(path = %to.display(), "a directory lies in the place of a blob and is moved aside");
+            fs::rename(to, free)?;
+        }
+    }
+    fs::rename(from, to)
 }
 
 /// The directories that hold them; none when the workspace has no directory.
@@ -37,13 +67,18 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<StoredBlob>> {
     let mut list = Vec::new();
     for shard in shards(directory)? {
         let prefix = shard.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        for entry in fs::read_dir(&shard)? {
+        let entries = match fs::read_dir(&shard) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => continue,
+            entries => entries?,
+        };
+        for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
             if let Some(id) = name.to_str().and_then(|rest| format!("{prefix}{rest}").parse().ok()) {
                 match entry.metadata() {
                     // Removed while this runs.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Ok(metadata) if !metadata.is_file() => {}
                     metadata => list.push(StoredBlob { id, bytes: metadata?.len() }),
                 }
             }

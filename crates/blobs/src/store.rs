@@ -15,6 +15,7 @@ use stead_domain::{
 };
 
 use crate::{
+    known::Stamp,
     local::{Shared, failed},
     packs,
     singles::{self, hash_reader, id_of},
@@ -37,6 +38,19 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         // Already renamed, or litter that the next start removes.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Tells what is gone for good, which trying again does not bring back, from a store that does not answer.
+fn lost_or_failed(action: &'static str, id: BlobId) -> impl FnOnce(io::Error) -> BlobError {
+    move |error| {
+        let is_lost = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory)
+            || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+        if !is_lost {
+            return failed(action)(error);
+        }
+        tracing::error!(blob.id = %id, error.message = %error, "a blob cannot be read");
+        BlobError::Damaged(id)
     }
 }
 
@@ -87,7 +101,8 @@ impl Shared {
     fn put_small(&self, tenant: &Tenant, stored: StoredBlob, bytes: &[u8]) -> Result<StoredBlob, BlobError> {
         let mut state = tenant.lock();
         state.marks.remove(&stored.id);
-        if state.packs.is_good(stored.id).map_err(failed("check"))? {
+        state.flush_failed(self.barrier.failed());
+        if state.packs.is_good(stored.id) {
             return Ok(stored);
         }
         if state.has_singles {
@@ -153,8 +168,11 @@ impl Shared {
         let path = singles::path(&tenant.directory, stored.id);
         let placing = self.barrier.place();
         self.place(tenant, &mut tenant.lock(), stored, from, &path)?;
+        // What stands there now, whoever was faster: it was named just now or compared.
+        if let Some((_, metadata)) = singles::open(&path).map_err(failed("inspect"))? {
+            self.known.placed(tenant.id, stored.id, Stamp::of(&metadata));
+        }
         placing.note(path);
-        self.known.insert(tenant.id, stored.id, stored.bytes);
         Ok(())
     }
 
@@ -171,7 +189,7 @@ impl Shared {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if !self.is_good_single(tenant, stored.id)? {
                     tracing::warn!(blob.id = %stored.id, "a damaged blob is replaced");
-                    fs::rename(from, path).map_err(failed("replace a damaged blob"))?;
+                    singles::replace(from, path).map_err(failed("replace a damaged blob"))?;
                     state.singles = None;
                 }
                 Ok(())
@@ -180,8 +198,11 @@ impl Shared {
         }
     }
 
-    /// Whether the blob is there and whole. One that is there and damaged counts as absent, so that a put repairs it.
+    /// Whether the blob is there and whole. One that is there and damaged, or may be, counts as absent, so that a put repairs it.
     fn is_good_single(&self, tenant: &Tenant, id: BlobId) -> Result<bool, BlobError> {
+        if self.known.is_suspect(tenant.id, id, self.barrier.failed()) {
+            return Ok(false);
+        }
         match self.open_single(tenant, id) {
             Ok(_) => Ok(true),
             Err(BlobError::Missing(_) | BlobError::Damaged(_)) => Ok(false),
@@ -190,34 +211,71 @@ impl Shared {
     }
 
     fn open_single(&self, tenant: &Tenant, id: BlobId) -> Result<BlobFile, BlobError> {
-        let mut file = match File::open(singles::path(&tenant.directory, id)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(BlobError::Missing(id)),
-            Err(error) => return Err(failed("open")(error)),
-        };
-        let length = file.metadata().map_err(failed("inspect"))?.len();
-        if !self.known.contains(tenant.id, id, length) {
-            let found = hash_reader(&mut file).map_err(failed("check"))?;
+        let opened = singles::open(&singles::path(&tenant.directory, id)).map_err(lost_or_failed("open", id))?;
+        let (mut file, metadata) = opened.ok_or(BlobError::Missing(id))?;
+        let stamp = Stamp::of(&metadata);
+        if !self.known.contains(tenant.id, id, stamp) {
+            let found = hash_reader(&mut file).map_err(lost_or_failed("check", id))?;
             if found.id != id {
                 return Err(BlobError::Damaged(id));
             }
-            self.known.insert(tenant.id, id, found.bytes);
+            // The stamp is from before the reading: what was written meanwhile has another.
+            self.known.insert(tenant.id, id, stamp);
         }
-        Ok(BlobFile::from_file(file, 0, length))
+        Ok(BlobFile::from_file(file, 0, metadata.len()))
     }
 
     pub(crate) fn open(&self, tenant: &Tenant, id: BlobId) -> Result<BlobFile, BlobError> {
         let packed = {
             let mut state = tenant.lock();
             state.marks.remove(&id);
-            state.packs.find(id).map_err(failed("open"))?
+            state.packs.find(id).map_err(lost_or_failed("open", id))?
         };
         let Some((file, slot)) = packed else { return self.open_single(tenant, id) };
-        let bytes = packs::read(&file, id, slot).map_err(failed("read"))?;
-        if bytes.is_none() {
-            // The next put of it is not satisfied with what is there.
-            tenant.lock().packs.distrust(id, slot);
-        }
+        let bytes = packs::read(&file, id, slot).map_err(lost_or_failed("read", id))?;
         bytes.map(BlobFile::from_bytes).ok_or(BlobError::Damaged(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stead_domain::ports::Blobs as _;
+
+    use crate::LocalBlobs;
+
+    #[tokio::test]
+    async fn what_a_failed_flush_may_have_lost_is_written_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let blobs = LocalBlobs::open(root.path()).unwrap();
+        let workspace = "ws_0192f000000070008000000000000001".parse().unwrap();
+        let contents = [vec![1; 100], vec![2; 100_000]];
+        let pack = root.path().join(format!("{workspace}/packs/00000000.pack"));
+        let mut ids = Vec::new();
+        for content in &contents {
+            ids.push(blobs.put(workspace, content.clone()).await.unwrap().id);
+        }
+        blobs.sync().await.unwrap();
+        let large = super::singles::path(&root.path().join(workspace.to_string()), ids[1]);
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&large).unwrap());
+        // A path below a file gives an error that is not "not found".
+        blobs.barrier().place().note(pack.join("below"));
+        assert!(blobs.sync().await.is_err());
+        // The file is kept open, since its number might be used again.
+        let (before, _open) = (inode(), std::fs::File::open(&large).unwrap());
+        for (content, id) in contents.iter().zip(&ids) {
+            assert_eq!(blobs.read(workspace, *id).await.unwrap(), *content, "it is served all the same");
+            blobs.put(workspace, content.clone()).await.unwrap();
+            assert_eq!(blobs.read(workspace, *id).await.unwrap(), *content);
+        }
+        assert!(pack.with_file_name("00000001.pack").exists());
+        let after = inode();
+        assert_ne!(before, after);
+        // Once is enough.
+        for content in contents {
+            blobs.put(workspace, content).await.unwrap();
+        }
+        assert_eq!(inode(), after);
+        assert_eq!(std::fs::metadata(pack.with_file_name("00000001.pack")).unwrap().len(), 148);
+        blobs.sync().await.unwrap();
     }
 }

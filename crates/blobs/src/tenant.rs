@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) has_singles: bool,
     /// How many, once they were counted.
     pub(crate) singles: Option<BlobUsage>,
+    /// Number of the failed flush that the packs were told of.
+    failed: u64,
     /// Since when a blob is known to be named by nothing, unless it was put or opened since.
     pub(crate) marks: HashMap<BlobId, Instant>,
 }
@@ -48,6 +50,7 @@ impl Tenant {
             packs: Packs::load(directory.join("packs"), full, handles)?,
             has_singles: !singles::shards(&directory)?.is_empty(),
             singles: None,
+            failed: 0,
             marks: HashMap::new(),
         };
         Ok(Self { id, directory, state: Mutex::new(state), collecting: Mutex::new(()) })
@@ -78,6 +81,14 @@ impl Tenant {
 }
 
 impl State {
+    /// Tells the packs of the last flush that failed, which has this number, once.
+    pub(crate) fn flush_failed(&mut self, failed: u64) {
+        if self.failed != failed {
+            self.failed = failed;
+            self.packs.suspect_written();
+        }
+    }
+
     /// Counts a blob that got a file of its own.
     pub(crate) fn single_added(&mut self, bytes: u64) {
         self.has_singles = true;

@@ -54,8 +54,9 @@ pub(crate) fn decode(index: &[u8], pack_length: u64) -> Option<Vec<Found>> {
 
 /// Reads an index; nothing when it is not there or of no use.
 pub(crate) fn read(path: &Path, pack_length: u64) -> io::Result<Option<Vec<Found>>> {
-    match fs::read(path) {
-        Ok(index) => Ok(decode(&index, pack_length)),
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => fs::read(path).map(|index| decode(&index, pack_length)),
+        Ok(_) => Err(io::Error::other("it is not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -8,12 +8,14 @@
 //! The pack with the highest number grows until it is full; then it gets its index and the next one begins. At start the
 //! packs without an index are scanned, which is one, unless a crash came in between. Nothing is flushed here: whoever
 //! appends gets to know which file has to be. Nothing is locked here either.
+//!
+//! What in the directory cannot be read is left where it is and out of account, so that it costs the blobs in it and no others.
 
 mod handles;
 pub(crate) mod index;
 pub(crate) mod record;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
@@ -36,9 +38,6 @@ pub(crate) struct Slot {
     pack: u32,
     offset: u32,
     pub(crate) length: u32,
-    /// Whether this process has seen it whole with its header. An index may have survived a power cut that bytes which it
-    /// names did not.
-    checked: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +68,10 @@ pub(crate) struct Packs {
     next: u32,
     /// The pack that grows.
     growing: Option<u32>,
+    /// The packs that this process has appended to since a flush failed.
+    written: BTreeSet<u32>,
+    /// Those that it had appended to before: what a put finds there may be lost, although it can still be read.
+    suspect: BTreeSet<u32>,
     handles: Arc<Handles>,
 }
 
@@ -106,12 +109,17 @@ impl Packs {
             files: BTreeMap::new(),
             next: 0,
             growing: None,
+            written: BTreeSet::new(),
+            suspect: BTreeSet::new(),
             handles,
         };
         let numbers = packs.list()?;
         packs.next = numbers.last().map_or(0, |number| number + 1);
         for number in &numbers {
-            packs.load_one(*number, numbers.last() == Some(number))?;
+            if let Err(error) = packs.load_one(*number, numbers.last() == Some(number)) {
+                let pack = packs.path(*number, "pack");
+                tracing::error!(pack = %pack.display(), error.message = %error, "a pack cannot be read and is left out");
+            }
         }
         Ok(packs)
     }
@@ -130,18 +138,18 @@ impl Packs {
         let mut others = Vec::new();
         for entry in entries {
             let path = entry?.path();
-            let number = path.file_stem().and_then(|stem| u32::from_str_radix(stem.to_str()?, 16).ok());
+            let number = path.file_stem().and_then(|stem| number(stem.to_str()?));
             match (number, path.extension().and_then(|extension| extension.to_str())) {
                 (Some(number), Some("pack")) => numbers.push(number),
                 (Some(number), Some("index")) => others.push((number, path)),
-                (Some(_), Some("new")) => fs::remove_file(path)?,
+                (Some(_), Some("new")) => remove_or_say(&path),
                 _ => {}
             }
         }
         numbers.sort_unstable();
         for (number, path) in others {
             if numbers.binary_search(&number).is_err() {
-                fs::remove_file(path)?;
+                remove_or_say(&path);
             }
         }
         Ok(numbers)
@@ -149,8 +157,16 @@ impl Packs {
 
     fn load_one(&mut self, number: u32, last: bool) -> io::Result<()> {
         let path = self.path(number, "pack");
-        let length = fs::metadata(&path)?.len();
-        if let Some(entries) = index::read(&self.path(number, "index"), length)? {
+        let metadata = fs::metadata(&path)?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let length = metadata.len();
+        let index = index::read(&self.path(number, "index"), length).unwrap_or_else(|error| {
+            tracing::warn!(pack = %path.display(), error.message = %error, "the index of a pack cannot be read");
+            None
+        });
+        if let Some(entries) = index {
             self.files.insert(number, Pack { length, ..Pack::default() });
             for entry in entries {
                 self.insert(number, entry);
@@ -174,19 +190,23 @@ impl Packs {
                 self.insert(number, entry);
             }
         }
-        if grows {
-            self.handles.open(&path)?.set_len(length)?;
-            self.growing = Some(number);
-            Ok(())
-        } else {
-            self.write_indexes(&[number])
+        if !grows {
+            self.write_indexes(&[number]);
+            return Ok(());
         }
+        match self.handles.open(&path).and_then(|file| file.set_len(length)) {
+            Ok(()) => self.growing = Some(number),
+            Err(error) => {
+                tracing::error!(pack = %path.display(), error.message = %error, "a pack cannot be written and grows no more");
+            }
+        }
+        Ok(())
     }
 
     /// Makes a record the one that is found by its address.
     fn insert(&mut self, number: u32, found: Found) {
         self.remove(found.id);
-        let slot = Slot { pack: number, offset: found.offset, length: found.length, checked: found.good };
+        let slot = Slot { pack: number, offset: found.offset, length: found.length };
         self.slots.insert(found.id, slot);
         self.bytes += u64::from(slot.length);
         if let Some(pack) = self.files.get_mut(&number) {
@@ -223,25 +243,26 @@ impl Packs {
         Ok(Some((file, slot)))
     }
 
-    /// Whether a blob is there and was whole when this process first looked.
-    pub(crate) fn is_good(&mut self, id: BlobId) -> io::Result<bool> {
-        let Some((file, slot)) = self.find(id)? else { return Ok(false) };
-        let good = slot.checked || is_whole(&file, id, slot)?;
-        self.set_checked(id, slot, good);
-        Ok(good)
+    /// Whether a blob is there and whole, as it lies there now, and a put may rely on that. One that cannot be read counts as
+    /// absent, so that a put repairs it.
+    pub(crate) fn is_good(&self, id: BlobId) -> bool {
+        let whole = match self.find(id) {
+            Ok(Some((_, slot))) if self.suspect.contains(&slot.pack) => return false,
+            Ok(Some((file, slot))) => is_whole(&file, id, slot),
+            Ok(None) => return false,
+            Err(error) => Err(error),
+        };
+        whole.unwrap_or_else(|error| {
+            tracing::error!(blob.id = %id, error.message = %error, "a blob cannot be read and is stored anew");
+            false
+        })
     }
 
-    /// Notes that a record is damaged, unless another one has taken its place.
-    pub(crate) fn distrust(&mut self, id: BlobId, seen: Slot) {
-        self.set_checked(id, seen, false);
-    }
-
-    fn set_checked(&mut self, id: BlobId, seen: Slot, good: bool) {
-        if let Some(slot) = self.slots.get_mut(&id)
-            && (slot.pack, slot.offset) == (seen.pack, seen.offset)
-        {
-            slot.checked = good;
-        }
+    /// A flush failed: what was appended may be in the machine's memory alone. Nothing more is appended there, and puts rely
+    /// on nothing there. Without an index the next start finds out what is left.
+    pub(crate) fn suspect_written(&mut self) {
+        self.suspect.append(&mut self.written);
+        self.growing = None;
     }
 
     /// Appends a record, which becomes the one that is found. After an error it is as if nothing had been appended.
@@ -254,6 +275,7 @@ impl Packs {
         if let Some(pack) = self.files.get_mut(&number) {
             pack.length = offset + record_bytes(length);
         }
+        self.written.insert(number);
         self.insert(number, Found { id, offset: offset as u32, length, good: true });
         Ok(written)
     }
@@ -266,30 +288,37 @@ impl Packs {
                 let file = self.handles.open(&path)?;
                 return Ok((number, Written { path, file }));
             }
-            self.seal()?;
+            self.seal();
         }
-        let number = self.next;
-        let path = self.path(number, "pack");
-        let file = match self.handles.create(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(&self.directory)?;
-                self.handles.create(&path)?
-            }
-            created => created?,
-        };
-        self.next += 1;
+        let (number, path, file) = self.create()?;
         self.files.insert(number, Pack::default());
         self.growing = Some(number);
         Ok((number, Written { path, file }))
     }
 
-    /// Ends the growth of the pack that grows.
-    fn seal(&mut self) -> io::Result<()> {
-        if let Some(number) = self.growing {
-            self.write_indexes(&[number])?;
-            self.growing = None;
+    /// Makes the next pack.
+    fn create(&mut self) -> io::Result<(u32, PathBuf, Arc<File>)> {
+        loop {
+            let number = self.next;
+            let path = self.path(number, "pack");
+            match self.handles.create(&path) {
+                Ok(file) => {
+                    self.next += 1;
+                    return Ok((number, path, file));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&self.directory)?,
+                // Something that is not ours.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.next += 1,
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+    }
+
+    /// Ends the growth of the pack that grows.
+    fn seal(&mut self) {
+        if let Some(number) = self.growing.take() {
+            self.write_indexes(&[number]);
+        }
     }
 
     /// What these packs hold, in the order in which it lies there.
@@ -306,20 +335,23 @@ impl Packs {
         blobs
     }
 
-    fn write_indexes(&mut self, numbers: &[u32]) -> io::Result<()> {
+    /// Writes indexes as far as it can: a pack without one is scanned at the next start.
+    fn write_indexes(&mut self, numbers: &[u32]) {
         for (number, entries) in self.blobs_of(numbers) {
             let path = self.path(number, "index");
-            if let Some(pack) = self.files.get_mut(&number) {
-                index::write(&path, pack.length, &entries)?;
-                pack.stale = false;
+            let Some(pack) = self.files.get_mut(&number) else { continue };
+            match index::write(&path, pack.length, &entries) {
+                Ok(()) => pack.stale = false,
+                Err(error) => {
+                    tracing::warn!(index = %path.display(), error.message = %error, "a pack's index cannot be written");
+                }
             }
         }
-        Ok(())
     }
 
     /// Sees to it that what was removed stays away after a start, and names the packs of which a quarter or more is of no
     /// use: their blobs are to be [moved](Self::move_on).
-    pub(crate) fn worthless(&mut self) -> io::Result<BTreeMap<u32, Vec<Found>>> {
+    pub(crate) fn worthless(&mut self) -> BTreeMap<u32, Vec<Found>> {
         let (mut worthless, mut stale) = (Vec::new(), Vec::new());
         for (number, pack) in &self.files {
             if pack.length > 0 && (pack.length - pack.live) * 4 >= pack.length {
@@ -329,24 +361,24 @@ impl Packs {
             }
         }
         if self.growing.is_some_and(|growing| worthless.contains(&growing)) {
-            self.seal()?;
+            self.seal();
         }
         if !stale.is_empty() {
-            self.write_indexes(&stale)?;
+            self.write_indexes(&stale);
         }
-        Ok(if worthless.is_empty() { BTreeMap::new() } else { self.blobs_of(&worthless) })
+        if worthless.is_empty() { BTreeMap::new() } else { self.blobs_of(&worthless) }
     }
 
-    /// Appends a copy of a blob's record if it still lies in this pack. A damaged one stays: an error of kind `InvalidData`.
+    /// Appends a copy of a blob's record if it still lies in this pack. One that is damaged or cannot be read stays: an error of
+    /// kind `InvalidData`.
     pub(crate) fn move_on(&mut self, number: u32, id: BlobId) -> io::Result<Option<Written>> {
-        match self.find(id)? {
-            Some((file, slot)) if slot.pack == number => {
-                let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the bytes are damaged");
-                let bytes = read(&file, id, slot)?.ok_or_else(damaged)?;
-                self.append(id, &bytes).map(Some)
-            }
-            _ => Ok(None),
+        if self.slots.get(&id).is_none_or(|slot| slot.pack != number) {
+            return Ok(None);
         }
+        let found = self.find(id).and_then(|found| found.map_or(Ok(None), |(file, slot)| read(&file, id, slot)));
+        let unreadable = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let bytes = found.map_err(unreadable)?.ok_or_else(|| unreadable(io::Error::other("the bytes are damaged")))?;
+        self.append(id, &bytes).map(Some)
     }
 
     /// Removes a pack in which no blob is left; what was moved out of it is durable. Who has it open reads on.
@@ -356,10 +388,26 @@ impl Packs {
         }
         // An index without a pack means nothing; a pack without an index would be scanned.
         let path = self.path(number, "pack");
-        fs::remove_file(&path)?;
+        remove_if_there(&path)?;
         self.handles.close(&path);
         self.files.remove(&number);
-        remove_if_there(&self.path(number, "index"))
+        self.suspect.remove(&number);
+        self.written.remove(&number);
+        remove_or_say(&self.path(number, "index"));
+        Ok(())
+    }
+}
+
+/// The number that a name states. The highest is nobody's: another follows every pack.
+fn number(stem: &str) -> Option<u32> {
+    let number = u32::from_str_radix(stem, 16).ok().filter(|number| *number < u32::MAX)?;
+    (stem == format!("{number:08x}")).then_some(number)
+}
+
+/// Removes what is of no use and does no harm.
+fn remove_or_say(path: &Path) {
+    if let Err(error) = remove_if_there(path) {
+        tracing::error!(path = %path.display(), error.message = %error, "what is of no use cannot be removed");
     }
 }
 

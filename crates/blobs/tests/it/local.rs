@@ -110,6 +110,97 @@ async fn what_a_power_cut_tore_is_never_served_and_repaired_by_the_next_put() {
     assert!(matches!(blobs.open_blocking(workspace(1), ids[3]), Err(BlobError::Damaged(_))));
 }
 
+/// Changes one byte of the only file below `directory` that holds `content`.
+fn damage(directory: &Path, content: &[u8]) {
+    let mut found = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            damage(&path, content);
+            continue;
+        }
+        let mut bytes = fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(content.len()).position(|window| window == content) {
+            bytes[at + content.len() / 2] ^= 1;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            fs::write(&path, bytes).unwrap();
+            found += 1;
+        }
+    }
+    assert!(found <= 1);
+}
+
+#[tokio::test]
+async fn what_is_damaged_while_it_is_used_is_found_out_and_repaired_by_a_put() {
+    let root = tempfile::tempdir().unwrap();
+    let blobs = LocalBlobs::open(root.path()).unwrap();
+    for content in [b"a small one".to_vec(), vec![5; 100_000], (0..3_000_000_u32).map(|at| at as u8).collect()] {
+        let stored = blobs.put(workspace(1), content.clone()).await.unwrap();
+        assert_eq!(blobs.read(workspace(1), stored.id).await.unwrap(), content);
+        damage(root.path(), &content);
+        assert!(
+            matches!(blobs.open_blocking(workspace(1), stored.id), Err(BlobError::Damaged(_))),
+            "{}",
+            content.len()
+        );
+        blobs.put(workspace(1), content.clone()).await.unwrap();
+        assert_eq!(blobs.read(workspace(1), stored.id).await.unwrap(), content);
+        // A put alone finds it out, too.
+        damage(root.path(), &content);
+        blobs.put_blocking(workspace(1), &mut content.as_slice()).unwrap();
+        assert_eq!(blobs.read(workspace(1), stored.id).await.unwrap(), content);
+    }
+    assert_eq!(blobs.usage_blocking(workspace(1)).unwrap(), BlobUsage { blobs: 3, bytes: 3_100_011 });
+}
+
+#[tokio::test]
+async fn one_thing_that_cannot_be_read_costs_nothing_else() {
+    let root = tempfile::tempdir().unwrap();
+    let (small, large) = (b"small".to_vec(), vec![6; 100_000]);
+    let blobs = LocalBlobs::open(root.path()).unwrap();
+    let ids = [
+        blobs.put(workspace(1), small.clone()).await.unwrap().id,
+        blobs.put(workspace(1), large.clone()).await.unwrap().id,
+    ];
+    let packs = root.path().join(workspace(1).to_string()).join("packs");
+    // A large one turns into a directory while the store is used.
+    let place = path(root.path(), workspace(1), ids[1]);
+    fs::remove_file(&place).unwrap();
+    fs::create_dir_all(place.join("something")).unwrap();
+    assert!(matches!(blobs.open_blocking(workspace(1), ids[1]), Err(BlobError::Missing(_))));
+    assert_eq!(blobs.put(workspace(1), large.clone()).await.unwrap().id, ids[1]);
+    assert_eq!(blobs.read(workspace(1), ids[1]).await.unwrap(), large);
+    assert_eq!(blobs.usage_blocking(workspace(1)).unwrap(), BlobUsage { blobs: 2, bytes: 100_005 });
+    drop(blobs);
+
+    for name in ["00000007.pack", "00000000.index", "00000003.new", "00000005.index"] {
+        fs::create_dir_all(packs.join(name).join("something")).unwrap();
+    }
+    for name in ["+2.pack", "ffffffff.pack", "2.pack", "0000000A.pack"] {
+        fs::write(packs.join(name), "not a pack").unwrap();
+    }
+    fs::write(root.path().join(workspace(1).to_string()).join("zz"), "not a directory").unwrap();
+    for round in 0..2 {
+        let blobs = LocalBlobs::open(root.path()).unwrap();
+        assert_eq!(blobs.read(workspace(1), ids[0]).await.unwrap(), small);
+        let other = vec![round; 20];
+        let stored = blobs.put(workspace(1), other.clone()).await.unwrap();
+        blobs.sync().await.unwrap();
+        assert_eq!(blobs.read(workspace(1), stored.id).await.unwrap(), other);
+        assert_eq!(blobs.usage_blocking(workspace(1)).unwrap().blobs, 3 + u64::from(round));
+        blobs.collect_blocking(workspace(1), &|_| true, std::time::Duration::ZERO).unwrap();
+    }
+    // The pack itself: its blobs are gone, and come back when they are put.
+    let pack = packs.join("00000000.pack");
+    fs::rename(&pack, root.path().join("elsewhere")).unwrap();
+    fs::create_dir(&pack).unwrap();
+    let blobs = LocalBlobs::open(root.path()).unwrap();
+    assert!(matches!(blobs.open_blocking(workspace(1), ids[0]), Err(BlobError::Missing(_))));
+    assert_eq!(blobs.read(workspace(1), ids[1]).await.unwrap(), large);
+    blobs.put(workspace(1), small.clone()).await.unwrap();
+    assert_eq!(blobs.read(workspace(1), ids[0]).await.unwrap(), small);
+}
+
 #[test]
 fn a_failing_reader_leaves_nothing() {
     struct Failing;
