@@ -53,7 +53,10 @@ const IMPORT_CHECK: u64 = 16 << 20;
 
 /// The refusal of what would pass a quota in bytes.
 fn bytes_exhausted(quota: &str, max: u64, used: u64) -> Error {
-    Error::new(Code::QuotaExhausted, format!("the workspace may keep {max} bytes of {quota} and keeps {used}"))
+    // What was deleted counts until a collection has removed it, which a caller that has just deleted something wonders about.
+    let until =
+        if quota == "blobs" { "; what nothing names any more goes once `collection.grace` has passed" } else { "" };
+    Error::new(Code::QuotaExhausted, format!("the workspace may keep {max} bytes of {quota} and keeps {used}{until}"))
         .detail(json!({ "quota": quota, "max_bytes": max, "used_bytes": used }))
 }
 
@@ -89,7 +92,7 @@ impl BlobRoom {
     pub(crate) fn expect(&mut self, id: BlobId, bytes: u64) -> Result<()> {
         match self.blobs.open_blocking(self.workspace, id) {
             Ok(_) => return Ok(()),
-            Err(BlobError::Missing(_)) => self.expected += bytes,
+            Err(BlobError::Missing(_) | BlobError::Damaged(_)) => self.expected += bytes,
             Err(error) => return Err(blobs_failed(error)),
         }
         let used = self.blobs.usage_blocking(self.workspace).map_err(blobs_failed)?;
@@ -156,6 +159,9 @@ impl Engine {
     /// Refuses versions and layers of that many bytes when they do not fit.
     pub(crate) async fn require_version_room(&self, workspace: WorkspaceId, more: u64) -> Result<()> {
         let Some(max) = self.settings.quotas.version_bytes else { return Ok(()) };
+        if self.version_bytes(workspace).await?.saturating_add(more) > max {
+            self.make_version_room(workspace).await?;
+        }
         check_bytes("versions", Some(max), self.version_bytes(workspace).await?, more)
     }
 

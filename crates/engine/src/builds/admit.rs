@@ -6,8 +6,10 @@ use stead_domain::key::Caller;
 use stead_domain::{Code, Error, ProjectId, Result};
 use stead_projects::snapshot;
 
+use super::Cancelling;
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
+use crate::hub::Topic;
 use crate::projects::ProjectView;
 
 pub(crate) fn build_not_found() -> Error {
@@ -56,7 +58,16 @@ impl Engine {
         if build.state.is_ended() {
             return Ok(build);
         }
-        if !self.builds.cancel(id, number) {
+        let cancelling = self.builds.cancel(id, number);
+        let mut waiter = self.hub.listen(Topic::Project(id));
+        while cancelling == Cancelling::TooLate {
+            let build = self.build_get(caller, id, number).await?;
+            if build.state.is_ended() {
+                return Ok(build);
+            }
+            waiter.wait().await;
+        }
+        if cancelling == Cancelling::Idle {
             self.decide(|| async {
                 let build = self.build_get(caller, id, number).await?;
                 if build.state.is_ended() {

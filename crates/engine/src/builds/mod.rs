@@ -3,6 +3,7 @@
 mod admit;
 mod log;
 mod purge;
+mod reason;
 mod schedule;
 mod step;
 mod work;
@@ -23,8 +24,26 @@ pub(crate) use self::work::layout_failed;
 /// The builds that a task of this process works on.
 #[derive(Debug, Default)]
 pub(crate) struct RunningBuilds {
-    running: Mutex<HashMap<(ProjectId, u32), CancellationToken>>,
+    running: Mutex<HashMap<(ProjectId, u32), AtWork>>,
     closing: AtomicBool,
+}
+
+#[derive(Debug)]
+struct AtWork {
+    cancel: CancellationToken,
+    /// What becomes of it is decided: its end is being committed.
+    settled: bool,
+}
+
+/// What became of the wish to cancel a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cancelling {
+    /// Its task ends it.
+    Told,
+    /// Its end is being committed.
+    TooLate,
+    /// No task works on it.
+    Idle,
 }
 
 /// Held while a task works on a build.
@@ -36,7 +55,7 @@ pub(crate) struct Working<'a> {
 }
 
 impl RunningBuilds {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(ProjectId, u32), CancellationToken>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(ProjectId, u32), AtWork>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,7 +65,7 @@ impl RunningBuilds {
         if self.is_closing() || builds.contains_key(&(project, number)) {
             return None;
         }
-        builds.insert((project, number), cancel.clone());
+        builds.insert((project, number), AtWork { cancel: cancel.clone(), settled: false });
         Some(Working { builds: self, key: (project, number), cancel })
     }
 
@@ -58,8 +77,8 @@ impl RunningBuilds {
     /// Interrupts every build and returns when none is at work; begins none from now on.
     pub(crate) async fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
-        for cancel in self.lock().values() {
-            cancel.cancel();
+        for build in self.lock().values() {
+            build.cancel.cancel();
         }
         while !self.lock().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -76,8 +95,27 @@ impl RunningBuilds {
         self.lock().keys().any(|(of, _)| *of == project)
     }
 
-    fn cancel(&self, project: ProjectId, number: u32) -> bool {
-        self.lock().get(&(project, number)).map(CancellationToken::cancel).is_some()
+    fn cancel(&self, project: ProjectId, number: u32) -> Cancelling {
+        match self.lock().get(&(project, number)) {
+            Some(build) if build.settled => Cancelling::TooLate,
+            Some(build) => {
+                build.cancel.cancel();
+                Cancelling::Told
+            }
+            None => Cancelling::Idle,
+        }
+    }
+
+    /// Decides what becomes of a build whose work has succeeded: false when it was cancelled before this.
+    fn settle(&self, project: ProjectId, number: u32) -> bool {
+        match self.lock().get_mut(&(project, number)) {
+            Some(build) if build.cancel.is_cancelled() => false,
+            Some(build) => {
+                build.settled = true;
+                true
+            }
+            None => true,
+        }
     }
 }
 

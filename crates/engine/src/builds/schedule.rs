@@ -10,6 +10,7 @@ use stead_projects::plan::{InstallPlan, Step};
 use tokio_util::sync::CancellationToken;
 
 use super::log::StepLog;
+use super::reason::TAIL;
 use super::work::{Stopped, Work};
 use crate::engine::Engine;
 
@@ -30,8 +31,20 @@ pub(super) struct StepRun<'a> {
     /// Its layer's key on top of them.
     pub(super) key: BlobId,
     pub(super) log: StepLog<'a>,
+    /// The last that the command at work has said.
+    pub(super) tail: Vec<u8>,
     /// Cancelled when it shall end.
     pub(super) stop: CancellationToken,
+}
+
+impl StepRun<'_> {
+    /// Keeps the end of what is said.
+    pub(super) fn hear(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+    }
 }
 
 /// The first step that can begin now: what it builds upon is done, and nothing of its stage is at work, since the steps of a
@@ -72,7 +85,11 @@ impl Engine {
                 // A layer on top of others holds a difference, so it goes with those very layers alone.
                 let key = steps[index].layer_key(&lowers);
                 let log = StepLog::new(&work.log, tag(plan, &steps[index]));
-                running.push(self.one_step(work, plan, StepRun { index, lowers, key, log, stop: stop.clone() }));
+                running.push(self.one_step(
+                    work,
+                    plan,
+                    StepRun { index, lowers, key, log, tail: Vec::new(), stop: stop.clone() },
+                ));
             }
             if let Some(stage) = stage(steps, &progress)
                 && stage != shown

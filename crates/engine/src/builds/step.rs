@@ -18,6 +18,7 @@ use stead_projects::packages;
 use stead_projects::plan::{Command, InstallPlan, PackageList, Step};
 use tokio::time::Instant;
 
+use super::reason::reason;
 use super::schedule::StepRun;
 use super::work::{Stopped, Work, layout_failed, place_failed};
 use crate::commit::store_failed;
@@ -87,11 +88,16 @@ impl Engine {
         // Only now can it be told whether a limit ended the step.
         let exceeded = match &ran {
             Err(Stopped::Failed(failure)) if failure.kind == BuildFailureKind::Step => sandbox.exceeded().await,
-            _ => None,
+            // A script may go on after a write that failed, or be faster than those who look from time to time.
+            Ok(_) => sandbox.exceeded().await.filter(|limit| limit_of(limit) == BuildLimit::Disk),
+            Err(_) => None,
         };
         sandbox.close().await.map_err(provider_failed)?;
         let mut listed = match (ran, exceeded) {
-            (Ok(listed), _) => listed,
+            (Ok(listed), None) => listed,
+            (Ok(_), Some(limit)) => {
+                return Err(Stopped::limit(limit_of(&limit), format!("{}: {}", step.name, limit.message)));
+            }
             (Err(Stopped::Failed(failure)), Some(limit)) => {
                 let message = format!("{} ({})", failure.message, limit.message);
                 return Err(Stopped::limit(limit_of(&limit), message));
@@ -215,8 +221,9 @@ impl Engine {
     ) -> Result<Vec<Package>, Stopped> {
         let runtime = sandbox.runtime();
         for command in &step.commands {
+            run.tail.clear();
             let exit = self.run_command(work, runtime.as_ref(), command, run, &mut None).await?;
-            judge(step, exit, self.settings.build_time_limit.as_secs())?;
+            judge(step, exit, self.settings.build_time_limit.as_secs(), &run.tail)?;
         }
         let mut listed = Vec::new();
         for list in &step.packages {
@@ -260,7 +267,10 @@ impl Engine {
                             captured.extend(bytes.into_iter().take(LISTED.saturating_sub(captured.len())));
                         }
                     }
-                    ExecEvent::Output(_, bytes) => run.log.append(bytes).await?,
+                    ExecEvent::Output(_, bytes) => {
+                        run.hear(&bytes);
+                        run.log.append(bytes).await?;
+                    }
                     ExecEvent::Exited(_) if cancelled => return Err(Stopped::Failed(self.builds.cancelled())),
                     ExecEvent::Exited(exit) => return Ok(exit),
                 },
@@ -292,9 +302,14 @@ fn limit_of(error: &ProviderError) -> BuildLimit {
     }
 }
 
-/// What a command's end means for the build.
-fn judge(step: &Step, exit: ExecExit, seconds: u64) -> Result<(), Stopped> {
+/// The status with which a shell says that a signal ended its command, for the one of a file that grew beyond its bound.
+const FILE_TOO_LARGE: i32 = 128 + SIGXFSZ;
+const SIGXFSZ: i32 = 25;
+
+/// What a command's end means for the build. `tail` is the last that it said.
+fn judge(step: &Step, exit: ExecExit, seconds: u64, tail: &[u8]) -> Result<(), Stopped> {
     let name = &step.name;
+    let because = || reason(tail).map_or_else(String::new, |reason| format!(": {reason}"));
     match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Exited, Some(0), None) => Ok(()),
         (ExitReason::TimeLimit, ..) => Err(Stopped::limit(
@@ -304,11 +319,14 @@ fn judge(step: &Step, exit: ExecExit, seconds: u64) -> Result<(), Stopped> {
         (ExitReason::OutputLimit, ..) => {
             Err(Stopped::limit(BuildLimit::Output, format!("{name} said more than the output limit")))
         }
+        (_, Some(FILE_TOO_LARGE), _) | (_, None, Some(SIGXFSZ)) => {
+            Err(Stopped::limit(BuildLimit::Disk, format!("{name} wrote more to disk than the limit allows")))
+        }
         (_, Some(code), _) => {
-            Err(Stopped::failed(BuildFailureKind::Step, format!("{name} failed with exit status {code}")))
+            Err(Stopped::failed(BuildFailureKind::Step, format!("{name} failed with exit status {code}{}", because())))
         }
         (_, None, Some(signal)) => {
-            Err(Stopped::failed(BuildFailureKind::Step, format!("{name} was ended by signal {signal}")))
+            Err(Stopped::failed(BuildFailureKind::Step, format!("{name} was ended by signal {signal}{}", because())))
         }
         (_, None, None) => Err(Stopped::failed(BuildFailureKind::Step, format!("{name} ended without a status"))),
     }

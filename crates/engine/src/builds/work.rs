@@ -124,7 +124,7 @@ impl Engine {
         let _cache = self.collector.caches.enter(project).await;
         let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
         let row = row.ok_or_else(|| Error::new(Code::ProjectNotFound, "the project is gone"))?;
-        let entries = self.snapshot_entries(workspace, build.snapshot).await?;
+        let (entries, left_out) = self.snapshot_of(workspace, build.snapshot).await?;
         let work = Work {
             project: row,
             number,
@@ -136,7 +136,14 @@ impl Engine {
             deadline: Instant::now() + self.settings.build_time_limit,
             held: Mutex::default(),
         };
-        let made = self.make_version(&work).await;
+        if left_out > 0 {
+            work.log.line(&format!("left out: {left_out} files of .venv, node_modules and the like")).await?;
+        }
+        let made = match self.make_version(&work).await {
+            // Cancelled while its last step was being kept.
+            Ok(_) if !self.builds.settle(project, number) => Err(Stopped::Failed(self.builds.cancelled())),
+            made => made,
+        };
         let event = match made {
             Ok(version) => {
                 work.log.line(&format!("version {number} is ready: {} packages", version.packages.len())).await?;
@@ -170,9 +177,16 @@ impl Engine {
     }
 
     async fn snapshot_entries(&self, workspace: WorkspaceId, blob: BlobId) -> Result<Vec<SourceEntry>> {
+        Ok(self.snapshot_of(workspace, blob).await?.0)
+    }
+
+    /// What a build takes of a snapshot, and how many files it leaves out.
+    async fn snapshot_of(&self, workspace: WorkspaceId, blob: BlobId) -> Result<(Vec<SourceEntry>, u64)> {
         let bytes = self.blobs.read(workspace, blob).await.map_err(blobs_failed)?;
         let entries = snapshot::decode(&bytes).map_err(Error::internal)?;
-        Ok(snapshot::for_build(&entries))
+        let taken = snapshot::for_build(&entries);
+        let left_out = TreeSize::of(entries.iter()).files - TreeSize::of(taken.iter()).files;
+        Ok((taken, left_out))
     }
 
     async fn make_version(&self, work: &Work) -> Result<Version, Stopped> {
@@ -205,6 +219,8 @@ impl Engine {
             python_index: self.settings.python_index.clone(),
             npm_registry: self.settings.npm_registry.clone(),
             declared: work.declared.clone(),
+            entry: work.project.entry.clone(),
+            fresh: work.fresh,
             ..BuildSettings::new(work.project.slug.clone())
         };
         let (entries, toolchain, blobs) = (work.entries.clone(), self.toolchain.clone(), self.blobs.clone());
@@ -219,8 +235,6 @@ impl Engine {
                         .map_err(|source| stead_domain::ports::BlobError::Io { action: "read a manifest", source })?;
                     Ok(bytes)
                 };
-            entry: work.project.entry.clone(),
-            fresh: work.fresh,
                 Ok(plan::plan(&entries, &read, &toolchain, &settings))
             })
             .await?;

@@ -35,6 +35,7 @@ impl Engine {
             .await?;
         self.faults.point("collect.blobs.removed");
         report.blobs += collected.removed.blobs;
+        report.unnamed += collected.marked;
         report.bytes += collected.removed.bytes;
         Ok(())
     }

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use stead_domain::changes::{Changes, Removal};
-use stead_domain::{LayerId, Result, WorkspaceId};
+use stead_domain::{LayerId, ProjectId, Result, WorkspaceId};
 use stead_projects::layout::remove_tree;
 
 use super::CollectionReport;
@@ -81,11 +82,12 @@ impl Drop for GoingLayer {
 }
 
 impl Engine {
-    /// Removes layers that no version names and that are older than the grace (`rows`), and directories without a row.
+    /// Removes layers that no version names and that are older than `grace` or of a deleted project (none of them without one), and
+    /// directories without a row.
     pub(super) async fn collect_layers(
         &self,
         workspace: WorkspaceId,
-        rows: bool,
+        grace: Option<Duration>,
         report: &mut CollectionReport,
     ) -> Result<()> {
         let listed = self.store.layers_list(workspace, &self.node).await.map_err(store_failed)?;
@@ -93,9 +95,13 @@ impl Engine {
         let on_disk = self.blocking(move || layout.layers(workspace).map_err(layout_failed)).await?;
         let known: HashSet<LayerId> = listed.iter().map(|layer| layer.id).collect();
         let named = self.layers_named(workspace).await?;
-        let (now, grace) = (self.now(), self.settings.collection.grace);
-        let is_old = |layer: &stead_domain::build::Layer| now.since(layer.created_at) >= grace;
-        let unnamed = listed.iter().filter(|layer| rows && is_old(layer) && !named.contains(&layer.id));
+        let projects = self.store.projects_list(workspace).await.map_err(store_failed)?;
+        let live: HashSet<ProjectId> = projects.iter().map(|(project, _)| project.id).collect();
+        let now = self.now();
+        let is_old = |layer: &stead_domain::build::Layer| {
+            grace.is_some_and(|grace| now.since(layer.created_at) >= grace || !live.contains(&layer.project_id))
+        };
+        let unnamed = listed.iter().filter(|layer| is_old(layer) && !named.contains(&layer.id));
         let without_row = on_disk.into_iter().filter(|id| !known.contains(id));
         let candidates: Vec<LayerId> = unnamed.map(|layer| layer.id).chain(without_row).collect();
         let going: Vec<GoingLayer> =
@@ -107,7 +113,7 @@ impl Engine {
         let named = self.layers_named(workspace).await?;
         let ids: Vec<LayerId> = going.iter().map(|going| going.id).filter(|id| !named.contains(id)).collect();
         let with_row = self.store.layers_fetch(&ids).await.map_err(store_failed)?;
-        let young: HashSet<LayerId> = with_row.iter().filter(|layer| !rows || !is_old(layer)).map(|l| l.id).collect();
+        let young: HashSet<LayerId> = with_row.iter().filter(|layer| !is_old(layer)).map(|l| l.id).collect();
         let removed: Vec<_> = with_row.iter().filter(|layer| !young.contains(&layer.id)).collect();
         let changes = removed.iter().fold(Changes::new(), |changes, l| changes.remove(Removal::Layer(l.id)));
         self.write_back(changes).await?;

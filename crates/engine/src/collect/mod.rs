@@ -57,6 +57,8 @@ pub struct CollectionReport {
     pub uploads: u64,
     /// Blobs.
     pub blobs: u64,
+    /// Blobs that nothing names and that stay for the rest of their grace.
+    pub unnamed: u64,
     /// The size of all of it: of versions and layers as their records have it.
     pub bytes: u64,
 }
@@ -115,13 +117,21 @@ impl Engine {
         let mut report = CollectionReport::default();
         self.retire_versions(workspace, &mut report).await?;
         self.remove_versions(workspace).await?;
-        self.collect_layers(workspace, true, &mut report).await?;
+        self.collect_layers(workspace, Some(self.settings.collection.grace), &mut report).await?;
         self.collect_caches(workspace, &mut report).await?;
         self.collect_uploads(workspace, &mut report).await?;
         self.collect_blobs(workspace, &mut report).await?;
-        let CollectionReport { versions, layers, caches, uploads, blobs, bytes } = report;
-        tracing::info!(workspace.id = %workspace, versions, layers, caches, uploads, blobs, bytes, "collected");
+        let CollectionReport { versions, layers, caches, uploads, blobs, unnamed, bytes } = report;
+        tracing::info!(workspace.id = %workspace, versions, layers, caches, uploads, blobs, unnamed, bytes, "collected");
         Ok(report)
+    }
+
+    /// Makes room among versions and layers at once: what no version names and no build holds goes whatever its age, since it is
+    /// kept for nothing but a build that might want it again.
+    pub(crate) async fn make_version_room(&self, workspace: WorkspaceId) -> Result<()> {
+        let _alone = self.collector.running.lock().await;
+        self.remove_versions(workspace).await?;
+        self.collect_layers(workspace, Some(Duration::ZERO), &mut CollectionReport::default()).await
     }
 
     /// What the records say is gone goes from the disk.
@@ -129,7 +139,7 @@ impl Engine {
         for workspace in self.store.workspaces_list().await.map_err(store_failed)? {
             let _alone = self.collector.running.lock().await;
             self.remove_versions(workspace.id).await?;
-            self.collect_layers(workspace.id, false, &mut CollectionReport::default()).await?;
+            self.collect_layers(workspace.id, None, &mut CollectionReport::default()).await?;
         }
         Ok(())
     }

@@ -28,12 +28,46 @@ pub fn router(state: FaceState) -> Router {
         .with_state(state)
 }
 
-async fn unknown_route() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "route_not_found", "there is no such route")
-        .hint("the routes of this interface begin with `/stead/v1/`; UHP is served at `/v1/`")
+async fn unknown_route(uri: Uri) -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "route_not_found", "there is no such route").hint(hint(uri.path()))
+}
+
+/// Where what was looked for may be: projects, sessions and their files are objects of UHP alone.
+fn hint(path: &str) -> &'static str {
+    let beneath = path.strip_prefix("/stead/v1/").map(|rest| rest.split('/').next().unwrap_or_default());
+    match beneath {
+        Some("projects" | "environments") => {
+            "projects are listed, made and read over UHP, as environments: `/v1/environments`; builds, their logs and versions \
+             are beneath `/stead/v1/projects/{id}/`"
+        }
+        Some("sessions" | "responses" | "harnesses") => {
+            "sessions, tasks and harnesses are served over UHP, beneath `/v1/`"
+        }
+        Some(_) => {
+            "`/stead/v1` serves keys, builds, turns, usage and collection; everything else is UHP, beneath `/v1/`"
+        }
+        None => "the routes of this interface begin with `/stead/v1/`; UHP is served at `/v1/`",
+    }
 }
 
 async fn wrong_method(method: Method, _: Uri) -> Refusal {
     let message = format!("this route does not answer `{method}`; the `Allow` header names what it answers");
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_where_the_object_is() {
+        for (path, part) in [
+            ("/stead/v1/projects", "`/v1/environments`"),
+            ("/stead/v1/sessions/x", "beneath `/v1/`"),
+            ("/stead/v1/nothing", "serves keys"),
+            ("/stead/v2", "begin with"),
+        ] {
+            assert!(hint(path).contains(part), "{path}: {}", hint(path));
+        }
+    }
 }

@@ -34,6 +34,9 @@ pub(crate) struct Shape {
     pub(crate) pseudo_terminals: bool,
 }
 
+/// How far one file may pass the bound on disk before a write to it fails.
+const PAST_THE_BOUND: u64 = 1 << 20;
+
 /// Limits as the control groups take them.
 pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
     Limits {
@@ -41,8 +44,9 @@ pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
         processes: limits.processes,
         cpu_millis: limits.cpu_millis,
         open_files: limits.open_files,
-        // The one part of the bound on disk that the kernel keeps without a quota.
-        file_size: Some(limits.disk_bytes),
+        // The one part of the bound on disk that the kernel keeps without a quota. A file that was cut off there has passed the
+        // bound, so that whoever measures afterwards sees why.
+        file_size: Some(limits.disk_bytes.saturating_add(PAST_THE_BOUND)),
     }
 }
 

@@ -44,7 +44,12 @@ fn python_and_node_packages_install_side_by_side_and_the_first_failure_stops_the
 #[test]
 fn a_build_has_one_time_limit_and_says_which_limit_ended_it() {
     needs_root!();
-    let settings = [("builds.time_limit", "12s"), ("builds.memory", "96MiB"), ("builds.processes", "40")];
+    let settings = [
+        ("builds.time_limit", "12s"),
+        ("builds.memory", "96MiB"),
+        ("builds.processes", "40"),
+        ("builds.disk", "20MiB"),
+    ];
     let server = TestServer::start(&settings);
     let api = Api::of(&server);
     let id = api.environment(
@@ -75,9 +80,40 @@ fn a_build_has_one_time_limit_and_says_which_limit_ended_it() {
     assert!(text(&record["log"]).contains("begun") && !text(&record["log"]).contains("too late"));
     let record = failed(Some("python3 -c 'x = b\"x\" * (400 << 20)'"));
     assert_eq!(record["stead_failure"]["limit"], "memory", "{record:#}");
-    let record = failed(Some("for n in $(seq 100); do sleep 1 & done; wait"));
+    // One file that is cut off, whether the script minds or goes on; and many.
+    for script in [
+        "set -e; dd if=/dev/zero of=big bs=1M count=100",
+        "dd if=/dev/zero of=big bs=1M count=100; true",
+        "for n in $(seq 60); do dd if=/dev/zero of=file$n bs=1M count=1; done; sync; sleep 1",
+    ] {
+        let record = failed(Some(script));
+        assert_eq!(record["stead_failure"]["limit"], "disk", "{record:#}");
+    }
+    let record =
+        failed(Some("python3 -c 'import subprocess; [subprocess.Popen([\"sleep\", \"60\"]) for _ in range(100)]'"));
     assert_eq!(record["stead_failure"]["limit"], "processes", "{record:#}");
     assert_eq!(processes(&server), Vec::<String>::new());
+}
+
+#[test]
+fn a_layer_of_what_is_not_pinned_grows_old() {
+    needs_root!();
+    let server = TestServer::start(&[("builds.layer_age", "1s")]);
+    let api = Api::of(&server);
+    let id = api.environment("ages", &[("package.json", r#"{"name": "a", "version": "1.0.0"}"#)]);
+    let log = |api: &Api| text(&api.build(&id)["log"]).to_owned();
+    assert!(log(&api).contains("npm install (package.json): installing"));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let again = log(&api);
+    assert!(
+        again.contains("is too old for unpinned packages") && again.contains("npm install (package.json): installing"),
+        "{again}"
+    );
+    // What a lock pins never grows old.
+    api.put(&id, "package-lock.json", r#"{"name": "a", "version": "1.0.0", "lockfileVersion": 3, "packages": {"": {"name": "a", "version": "1.0.0"}}}"#);
+    log(&api);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(log(&api).contains("nothing to install"));
 }
 
 /// The events of a stream, each with its id, kind and data.
@@ -144,4 +180,62 @@ fn builds_of_a_workspace_wait_in_line_and_can_be_cancelled_there() {
         assert_eq!((&record["error"], &record["stead_failure"]["kind"]), (&json!("cancelled"), &json!("cancelled")));
     }
     assert_eq!(processes(&server), Vec::<String>::new());
+}
+
+#[test]
+fn a_cancel_that_is_taken_ends_the_build_however_late_it_comes() {
+    needs_root!();
+    let server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    let script = "for a in $(seq 20); do mkdir d$a; (cd d$a && touch $(seq 1000)); done; echo DONE";
+    let id = api.environment("late", &[("setup.sh", script)]);
+    let mut told = 0;
+    for _ in 0..6 {
+        let version = api.begin_build(&id);
+        let path = format!("/v1/environments/{id}/builds/{version}");
+        eventually("the end of the script", || {
+            let record = api.get(&path).ok();
+            let done = text(&record["log"]).contains("DONE") || record["status"] != "building";
+            if done { Ok(()) } else { Err(record.to_string()) }
+        });
+        let answer = api.send("POST", &format!("/stead/v1/projects/{id}/builds/{version}/cancel"), &[], b"").ok();
+        let record = api.ended_build(&id, version);
+        let environment = api.get(&format!("/v1/environments/{id}")).ok();
+        if answer["state"] == "ready" {
+            // Too late, and the answer said so.
+            assert_eq!(record["status"], "ready", "{record}");
+        } else {
+            told += 1;
+            assert_eq!((&record["status"], &record["error"]), (&json!("failed"), &json!("cancelled")), "{record}");
+            assert_ne!(environment["version"], version, "{environment}");
+        }
+    }
+    assert!(told > 0, "no cancel came in time");
+}
+
+#[test]
+fn a_workspace_at_its_quota_gets_room_by_deleting_a_project() {
+    needs_root!();
+    let server = TestServer::start(&[("quotas.versions", "20MiB")]);
+    let api = Api::of(&server);
+    let files = [("setup.sh", "head -c 15000000 /dev/zero > big")];
+    let first = api.environment("first", &files);
+    api.build(&first);
+    let second = api.environment("second", &files);
+    let version = api.begin_build(&second);
+    let record = api.ended_build(&second, version);
+    assert_eq!(record["stead_failure"], json!({"kind": "limit", "limit": "quota"}), "{record:#}");
+    api.send("DELETE", &format!("/v1/environments/{first}"), &[], b"").ok();
+    api.build(&second);
+}
+
+#[test]
+fn a_failure_says_why_in_the_installers_own_words() {
+    needs_root!();
+    let server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    let id = api.environment("why", &[("setup.sh", "echo begun; echo 'error: the widget is missing' >&2; exit 4")]);
+    let version = api.begin_build(&id);
+    let record = api.ended_build(&id, version);
+    assert_eq!(record["error"], "setup.sh failed with exit status 4: error: the widget is missing");
 }

@@ -22,6 +22,7 @@ pub(crate) async fn collect(
         caches: report.caches,
         uploads: report.uploads,
         blobs: report.blobs,
+        unnamed: report.unnamed,
         bytes: report.bytes,
     }))
 }

@@ -17,6 +17,9 @@ pub struct Collected {
     pub uploads: u64,
     /// Contents of files that nothing names.
     pub blobs: u64,
+    /// Contents of files that nothing names and that stay for the rest of their grace.
+    #[serde(default)]
+    pub unnamed: u64,
     /// The bytes of all of it.
     pub bytes: u64,
 }
