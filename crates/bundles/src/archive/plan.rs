@@ -22,6 +22,8 @@ const PATHS_MAX_BYTES: u64 = 32 * 1024 * 1024;
 pub enum SkipReason {
     /// Its name is not a path beneath the root.
     Path(PathRefusal),
+    /// Its name is not UTF-8, and nothing says what else it is.
+    NotUtf8,
     /// A symbolic link.
     SymbolicLink,
     /// A hard link.
@@ -38,6 +40,7 @@ impl fmt::Display for SkipReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(refusal) => write!(formatter, "its name {refusal}"),
+            Self::NotUtf8 => formatter.write_str("its name is not UTF-8"),
             Self::SymbolicLink => formatter.write_str("it is a symbolic link"),
             Self::HardLink => formatter.write_str("it is a hard link"),
             Self::Special => formatter.write_str("it is a device, socket or pipe"),

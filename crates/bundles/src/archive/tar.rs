@@ -205,7 +205,8 @@ impl<R: Read> Reader<R> {
             self.set_size(size);
         }
         let name = extensions.path.or(extensions.long_name).unwrap_or(fields.name);
-        let name = decode(&name);
+        let is_text = std::str::from_utf8(&name).is_ok();
+        let name = String::from_utf8_lossy(&name).into_owned();
         let found = match fields.kind {
             // Before POSIX a directory was a file whose name ends in a slash.
             b'0' | b'\0' | b'7' if name.ends_with('/') => Found::Directory,
@@ -218,6 +219,9 @@ impl<R: Read> Reader<R> {
             b'S' => return Err(sparse(&name)),
             kind => Found::Refused(SkipReason::UnknownType(kind)),
         };
+        // A tar does not say how its names are encoded: a guess would land the file under a name that nobody gave it.
+        let found =
+            if is_text || matches!(found, Found::Refused(_)) { found } else { Found::Refused(SkipReason::NotUtf8) };
         Ok(Member { name, found })
     }
 
@@ -258,7 +262,7 @@ impl<R: Read> Reader<R> {
                     extensions.size = Some(size.ok_or_else(malformed)?);
                 }
                 _ if key.starts_with(b"GNU.sparse.") => {
-                    return Err(sparse(&decode(extensions.path.as_deref().unwrap_or_default())));
+                    return Err(sparse(&String::from_utf8_lossy(extensions.path.as_deref().unwrap_or_default())));
                 }
                 _ => {}
             }
@@ -276,12 +280,4 @@ fn has_no_body(kind: u8) -> bool {
 
 fn sparse(name: &str) -> ArchiveError {
     ArchiveError::Unsupported { what: format!("sparse files (member `{}`; pack without --sparse)", shown(name)) }
-}
-
-/// Names are UTF-8 nearly always; the ones that are not come from Latin-1 systems, and that reading cannot fail.
-fn decode(name: &[u8]) -> String {
-    match std::str::from_utf8(name) {
-        Ok(name) => name.to_owned(),
-        Err(_) => name.iter().map(|byte| char::from(*byte)).collect(),
-    }
 }

@@ -8,15 +8,16 @@ use stead_bundles::archive::{ArchiveError, Limit, Limits};
 use crate::collected::{open, read, read_bytes};
 
 /// Appends one ustar member.
-fn member(tar: &mut Vec<u8>, kind: u8, name: &str, body: &[u8]) {
+fn member(tar: &mut Vec<u8>, kind: u8, name: impl AsRef<[u8]>, body: &[u8]) {
     header(tar, kind, name, body.len() as u64);
     tar.extend_from_slice(body);
     tar.resize(tar.len().next_multiple_of(512), 0);
 }
 
-fn header(tar: &mut Vec<u8>, kind: u8, name: &str, size: u64) {
+fn header(tar: &mut Vec<u8>, kind: u8, name: impl AsRef<[u8]>, size: u64) {
     let mut block = [0_u8; 512];
-    block[..name.len()].copy_from_slice(name.as_bytes());
+    let name = name.as_ref();
+    block[..name.len()].copy_from_slice(name);
     block[100..107].copy_from_slice(b"0000644");
     block[124..135].copy_from_slice(format!("{size:011o}").as_bytes());
     block[148..156].copy_from_slice(b"        ");
@@ -58,7 +59,7 @@ fn every_limit_stops_its_bomb() {
 
     let mut many = Vec::new();
     for index in 0..51 {
-        member(&mut many, b'0', &format!("{index}"), b"");
+        member(&mut many, b'0', format!("{index}"), b"");
     }
     assert_eq!(limit_of(&many), Limit::Members);
     assert_eq!(limit_of(&vec![0; (1 << 20) + 1]), Limit::ArchiveBytes);
@@ -174,4 +175,17 @@ fn sparse_files_are_refused_rather_than_landed_with_holes() {
         let error = read_bytes(&tar).unwrap_err();
         assert!(matches!(&error, ArchiveError::Unsupported { what } if what.contains("sparse")), "{error}");
     }
+}
+
+#[test]
+fn a_name_in_an_unknown_encoding_is_skipped_and_named_and_never_guessed() {
+    let mut tar = Vec::new();
+    member(&mut tar, b'0', b"caf\xe9.txt", b"x");
+    member(&mut tar, b'0', b"d\xf6r/a.txt", b"x");
+    member(&mut tar, b'0', "café.txt", b"y");
+    let (_, collected) = read(Cursor::new(&tar), &small()).unwrap();
+    assert_eq!(collected.files.keys().collect::<Vec<_>>(), ["café.txt"]);
+    let reason = "its name is not UTF-8".to_owned();
+    let skipped = ["caf\u{fffd}.txt", "d\u{fffd}r/a.txt"].map(|name| (name.to_owned(), reason.clone()));
+    assert_eq!(collected.skipped, skipped);
 }
