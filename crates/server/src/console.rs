@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -21,8 +23,31 @@ impl Console {
     }
 }
 
-/// Says something that is not data.
+/// Whether what was written last ended in the middle of a line, where output and notes go to the same place.
+static MID_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Whether standard output and standard error are one terminal, pipe or file.
+fn is_one_place() -> bool {
+    static ONE: LazyLock<bool> = LazyLock::new(|| {
+        let place = |stat: rustix::io::Result<rustix::fs::Stat>| stat.ok().map(|stat| (stat.st_dev, stat.st_ino));
+        let output = place(rustix::fs::fstat(io::stdout()));
+        output.is_some() && output == place(rustix::fs::fstat(io::stderr()))
+    });
+    *ONE
+}
+
+/// Remembers how a piece of output ended.
+fn passed(bytes: &[u8], shares: bool) {
+    if let (Some(last), true) = (bytes.last(), shares) {
+        MID_LINE.store(*last != b'\n', Ordering::Relaxed);
+    }
+}
+
+/// Says something that is not data, on a line of its own.
 pub(crate) fn note(text: &str) {
+    if MID_LINE.swap(false, Ordering::Relaxed) {
+        let _ = writeln!(io::stderr());
+    }
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -38,7 +63,10 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     match output.write_all(bytes).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::silent(141)),
         Err(error) => Err(Failure::io("write to standard output", &error)),
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            passed(bytes, is_one_place());
+            Ok(())
+        }
     }
 }
 
@@ -46,6 +74,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 pub(crate) fn print_error_bytes(bytes: &[u8]) {
     let mut output = io::stderr().lock();
     let _ = output.write_all(bytes).and_then(|()| output.flush());
+    passed(bytes, true);
 }
 
 /// Text from elsewhere without what would steer a terminal.

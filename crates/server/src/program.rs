@@ -1,9 +1,11 @@
 //! From arguments to an exit status.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::client::Failure;
@@ -15,7 +17,7 @@ use crate::serve;
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse_usage(&error),
+        Err(error) => return refuse_usage(&in_plain_words(error, &std::env::args_os().skip(1).collect::<Vec<_>>())),
     };
     let (json, running) = (cli.connection.json, matches!(cli.command, Command::Run(_)));
     // One provider of cryptography for the whole program. It was installed before only if somebody did the same.
@@ -62,6 +64,32 @@ async fn client_command(context: &Context, command: Command) -> Result<u8, Failu
         Command::Session(command) => session::session(context, command).await.map(|()| 0),
         Command::Serve(_) | Command::Doctor(_) => Err(Failure::usage("this is not a client command")),
     }
+}
+
+/// The options that name packages, in which some write what a package manager's command line takes.
+const SPECS: [&str; 3] = ["--pip", "--npm", "--apt"];
+
+/// The same error with the command's own usage line, and with a tip that helps. The line that comes with it shows every option that is given, those
+/// among them that came from the environment, as if it had to be.
+fn in_plain_words(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if error.get(ContextKind::Usage).is_none() {
+        return error;
+    }
+    let mut root = Cli::command();
+    root.build();
+    let mut command = &root;
+    for word in words.iter().take_while(|word| *word != "--") {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    let usage = command.clone().render_usage();
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    if let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg)
+        && words.windows(2).any(|pair| SPECS.iter().any(|option| pair[0] == *option) && pair[1] == **wrong)
+    {
+        let tip = "an option is no package; a file such as requirements.txt counts by being in the project";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Arguments that cannot be read, which may be a call for help. Whether `--json` was among them can only be guessed from the

@@ -73,6 +73,9 @@ impl Failure {
                 if let Some(param) = error.param.filter(|_| error.code == "invalid_input") {
                     message = format!("{message} (`{}`)", printable(&param));
                 }
+                if error.code == "quota_exhausted" {
+                    message = error.detail.as_ref().and_then(words::quota).unwrap_or(message);
+                }
                 let mut failure = Self::new(message).coded(&error.code);
                 failure.hint = words::hint(&error.code).map(str::to_owned).or(error.hint);
                 failure.detail = error.detail.map(Box::new);

@@ -17,5 +17,5 @@ pub(crate) use key::find_key;
 pub(crate) use pack::{WRAPPER, pack};
 pub(crate) use uhp::{
     Anything, Environment, Environments, FileTree, Files, HarnessItem, Harnesses, ImportResult, PackageCheck, Response,
-    Runtimes, SessionItem, Sessions, Turns, Versions,
+    Runtimes, SessionItem, Sessions, Skipped, Turns, Versions,
 };

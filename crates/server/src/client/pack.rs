@@ -29,8 +29,18 @@ pub(crate) struct Packed {
     pub(crate) estimate: u64,
     /// The directories that were left out, relative to the root.
     pub(crate) left_out: Vec<PathBuf>,
+    /// What cannot be sent, relative to the root, and why.
+    pub(crate) skipped: Vec<(PathBuf, &'static str)>,
     /// The largest file here and its size.
     pub(crate) largest: Option<(PathBuf, u64)>,
+}
+
+/// What a walk through the directory found.
+#[derive(Default)]
+struct Found {
+    members: Vec<Member>,
+    left_out: BTreeSet<PathBuf>,
+    skipped: Vec<(PathBuf, &'static str)>,
 }
 
 struct Member {
@@ -41,16 +51,16 @@ struct Member {
 
 /// Begins packing `root`, a directory or a single file, so that it lands at `inside` in the project (empty: the root).
 pub(crate) fn pack(root: &Path, inside: &Path) -> Result<Packed, Failure> {
-    let mut members = Vec::new();
-    let mut left_out = BTreeSet::new();
+    let mut found = Found::default();
     let failed = |error: io::Error| Failure::io(format_args!("read {}", root.display()), &error);
     let metadata = std::fs::metadata(root).map_err(failed)?;
     let at = Path::new(WRAPPER).join(inside);
     if metadata.is_dir() {
-        walk(root, root, &at, &mut members, &mut left_out)?;
+        walk(root, root, &at, &mut found)?;
     } else {
-        members.push(Member { path: root.to_owned(), inside: at, metadata });
+        found.members.push(Member { path: root.to_owned(), inside: at, metadata });
     }
+    let Found { members, left_out, skipped } = found;
     let estimate = members.iter().map(|member| 512 + member.metadata.len().next_multiple_of(512)).sum::<u64>() + 1536;
     let files = members.iter().filter(|member| member.metadata.is_file());
     let largest = files.max_by_key(|member| member.metadata.len());
@@ -63,31 +73,34 @@ pub(crate) fn pack(root: &Path, inside: &Path) -> Result<Packed, Failure> {
             let _ = sender.blocking_send(Err(error));
         }
     });
-    Ok(Packed { pieces, estimate, left_out: left_out.into_iter().collect(), largest })
+    Ok(Packed { pieces, estimate, left_out: left_out.into_iter().collect(), skipped, largest })
 }
 
-fn walk(
-    root: &Path,
-    directory: &Path,
-    inside: &Path,
-    members: &mut Vec<Member>,
-    left_out: &mut BTreeSet<PathBuf>,
-) -> Result<(), Failure> {
+fn walk(root: &Path, directory: &Path, inside: &Path, found: &mut Found) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io(format_args!("read {}", directory.display()), &error);
     let mut entries = std::fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let (path, name) = (entry.path(), entry.file_name());
+        let relative = || path.strip_prefix(root).unwrap_or(&path).to_owned();
         if LEFT_OUT.iter().any(|left| name == *left) {
-            left_out.insert(path.strip_prefix(root).unwrap_or(&path).to_owned());
+            found.left_out.insert(relative());
+            continue;
+        }
+        if name.to_str().is_none() {
+            found.skipped.push((relative(), "its name is not UTF-8"));
             continue;
         }
         let metadata = entry.metadata().map_err(failed)?;
+        let kind = metadata.file_type();
+        if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+            found.skipped.push((relative(), "it is a device, socket or pipe"));
+            continue;
+        }
         let inside = inside.join(&name);
-        let is_directory = metadata.is_dir();
-        members.push(Member { path: path.clone(), inside: inside.clone(), metadata });
-        if is_directory {
-            walk(root, &path, &inside, members, left_out)?;
+        found.members.push(Member { path: path.clone(), inside: inside.clone(), metadata });
+        if kind.is_dir() {
+            walk(root, &path, &inside, found)?;
         }
     }
     Ok(())
@@ -131,7 +144,7 @@ fn append(builder: &mut Builder<&mut Pieces>, member: &Member) -> io::Result<()>
         // The header promises a size: a file that changes meanwhile must not shift what follows.
         builder.append_data(&mut header, &member.inside, Exactly { file, left: size })
     } else {
-        // Sockets, pipes and devices have no content to send.
+        // Sockets, pipes and devices have no content to send, and were told apart before.
         Ok(())
     }
 }
@@ -182,6 +195,8 @@ impl Write for Pieces {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[tokio::test]
@@ -199,6 +214,10 @@ mod tests {
         let executable = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(root.path().join("src/run.sh"), executable).unwrap();
         std::os::unix::fs::symlink("run.sh", root.path().join("src/link")).unwrap();
+        let socket = root.path().join("src/socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let latin = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
+        std::fs::write(root.path().join(latin), "x").unwrap();
 
         let mut packed = pack(root.path(), Path::new("")).unwrap();
         let mut bytes = Vec::new();
@@ -229,5 +248,8 @@ mod tests {
         assert_eq!(names, expected);
         assert_eq!(found.last().unwrap().1, 0o755);
         assert_eq!(packed.left_out.len(), 3);
+        let skipped: Vec<_> = packed.skipped.iter().map(|(path, reason)| (path.as_os_str(), *reason)).collect();
+        let pipe = (std::ffi::OsStr::new("src/socket"), "it is a device, socket or pipe");
+        assert_eq!(skipped, [(latin, "its name is not UTF-8"), pipe]);
     }
 }

@@ -1,5 +1,9 @@
 //! What the server's codes mean in the words of the command line, which speaks of projects where UHP speaks of environments.
 
+use serde_json::Value;
+
+use crate::console::size;
+
 /// A message of the server about a project, in the command line's words.
 pub(super) fn sentence(code: &str, message: &str) -> String {
     match code {
@@ -11,6 +15,23 @@ pub(super) fn sentence(code: &str, message: &str) -> String {
             .replace("An environment", "A project")
             .replace("environment", "project"),
     }
+}
+
+/// What `stead usage` calls what a quota bounds.
+fn kept(quota: &str) -> Option<&'static str> {
+    Some(match quota {
+        "blobs" => "file contents",
+        "versions" => "versions and layers",
+        _ => return None,
+    })
+}
+
+/// The refusal of a quota in bytes, as `stead usage` would have it, from the facts that came with it.
+pub(super) fn quota(detail: &Value) -> Option<String> {
+    let kept = kept(detail.get("quota")?.as_str()?)?;
+    let bytes = |name: &str| Some(size(detail.get(name)?.as_u64()?));
+    let (most, used) = (bytes("max_bytes")?, bytes("used_bytes")?);
+    Some(format!("the workspace may keep {most} of {kept} and keeps {used}: there is no room for this"))
 }
 
 /// What helps, whichever project it is about.
@@ -27,7 +48,10 @@ pub(super) fn hint(code: &str) -> Option<&'static str> {
         "session_not_found" | "response_not_found" | "turn_not_found" => "`stead session list` shows what there is",
         "stead_key_not_found" | "key_not_found" => "`stead key list` shows what there is",
         "session_busy" => "wait for the running task, or start another session",
-        "quota_exhausted" => "`stead usage` shows how much is kept beside each quota",
+        "quota_exhausted" => {
+            "`stead usage` shows how much is kept beside each quota; `stead project delete` and `stead project \
+             remove-version` give something up, and `stead collect` with an admin key gives the room back at once"
+        }
         "environment_exists" => "two projects cannot have one mount path; choose another name",
         _ => return None,
     })
@@ -50,6 +74,14 @@ pub(super) fn hint_for_project(code: &str, slug: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotas_speak_as_the_usage_does() {
+        let detail = serde_json::json!({ "quota": "blobs", "max_bytes": 8 << 20, "used_bytes": 1 << 10 });
+        let said = "the workspace may keep 8.0 MiB of file contents and keeps 1.0 KiB: there is no room for this";
+        assert_eq!(quota(&detail).as_deref(), Some(said));
+        assert_eq!(quota(&serde_json::json!({ "quota": "projects", "max": 2, "used": 2 })), None);
+    }
 
     #[test]
     fn people_read_of_projects_and_never_of_placeholders() {

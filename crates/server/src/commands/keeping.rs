@@ -4,7 +4,7 @@ use stead_face_stead::wire::{Collected, Kept, Usage};
 
 use super::Context;
 use crate::client::Failure;
-use crate::console::{size, table};
+use crate::console::{count, size, table};
 
 pub(crate) async fn usage(context: &Context) -> Result<(), Failure> {
     let usage = context.client.get::<Usage>("/stead/v1/usage").await?;
@@ -33,8 +33,12 @@ pub(crate) async fn collect(context: &Context) -> Result<(), Failure> {
         let Collected { versions, layers, caches, uploads, blobs, bytes, .. } = collected.value;
         let bytes = size(bytes);
         format!(
-            "removed {versions} versions, {layers} layers, {caches} installer caches, {uploads} uploads and {blobs} file \
-             contents: {bytes}\n"
+            "removed {}, {}, {}, {} and {}: {bytes}\n",
+            count(versions, "version"),
+            count(layers, "layer"),
+            count(caches, "installer cache"),
+            count(uploads, "upload"),
+            count(blobs, "file content"),
         )
     })
 }

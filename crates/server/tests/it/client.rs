@@ -18,12 +18,13 @@ fn help_is_data_and_names_every_command() {
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
+        // What is indented more is the rest of a line that was too long.
+        .filter(|line| !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     let expected = [
         "create",
         "set",
-        "packages",
         "list",
         "show",
         "files",

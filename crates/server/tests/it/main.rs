@@ -19,6 +19,7 @@ mod git;
 mod git_server;
 mod isolation;
 mod layers;
+mod misuse;
 mod node_locks;
 mod objects;
 mod packages;

@@ -96,10 +96,17 @@ pub(super) async fn log(context: &Context, project: &str, version: Option<u32>) 
 pub(super) async fn cancel(context: &Context, project: &str, version: Option<u32>) -> Result<(), Failure> {
     let project = find(context, project).await?;
     let number = number(&project, version)?;
-    let path = format!("/stead/v1/projects/{}/builds/{number}/cancel", segment(&project.id));
-    let answer = context.client.post::<Build>(&path).await.map_err(|failure| failure.about(&project.slug))?;
+    let record = format!("/stead/v1/projects/{}/builds/{number}", segment(&project.id));
+    let about = |failure: Failure| failure.about(&project.slug);
+    let before = context.client.get::<Build>(&record).await.map_err(about)?;
+    let answer = context.client.post::<Build>(&format!("{record}/cancel")).await.map_err(about)?;
     if context.console.json {
         return context.console.show(&shown(answer.json), String::new);
+    }
+    if before.value.is_ended() {
+        let state = printable(&before.value.state);
+        note(&format!("build {number} of {} had ended already, as {state}: nothing was cancelled", project.slug));
+        return Ok(());
     }
     let state = if answer.value.is_ended() { answer.value.state.as_str() } else { "being cancelled" };
     note(&format!("build {number} of {} is {state}", project.slug));

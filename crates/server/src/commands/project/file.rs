@@ -120,6 +120,17 @@ pub(super) fn moved_on(failure: Failure, project: &Environment, path: &str) -> F
 
 pub(super) fn not_there(failure: Failure, project: &Environment, path: &str) -> Failure {
     let missing = failure.code() == "file_not_found";
+    let message = failure.message().to_owned();
     let failure = failure.about(&project.slug);
-    if missing { failure.said(format!("there is no `{}` in {}", printable(path), project.slug)) } else { failure }
+    let (slug, path) = (&project.slug, printable(path));
+    match message.as_str() {
+        _ if !missing => failure,
+        // What is there is of the other kind, and the server says of which.
+        message if message.contains("a directory") => {
+            failure.said(format!("`{path}` is a directory of {slug}, not a file")).hint(format!(
+                "`stead project files {slug} --under {path}` shows what is in it; files are fetched one by one"
+            ))
+        }
+        _ => failure.said(format!("there is no `{path}` in {slug}")),
+    }
 }

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use futures_util::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Body, Method};
+use serde_json::{Value, json};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::file::{described, moved_on, not_there, quoted};
 use super::{Condition, Context, find};
-use crate::client::{Answer, Environment, Failure, FileTree, ImportResult, WRAPPER, pack, segment, source_path};
+use crate::client::{
+    Answer, Environment, Failure, FileTree, ImportResult, Skipped, WRAPPER, pack, segment, source_path,
+};
 use crate::console::{colour, count, instant, note, printable, size, table};
 
 /// How many entries are asked for at once.
@@ -79,6 +82,12 @@ pub(super) async fn put(
     let Some(remote) = remote.or(own_name) else {
         return Err(Failure::usage("the name of the file cannot be a path in the project; name one"));
     };
+    let inside = format!("{remote}{}", own_name.unwrap_or_default());
+    let remote = match own_name {
+        // As `cp` has it. A directory's content goes into the one that is named, with a slash or without.
+        Some(_) if remote.ends_with('/') && !metadata.is_dir() => inside.as_str(),
+        _ => remote,
+    };
     let encoded = source_path(remote)?;
     if metadata.is_dir() && (condition.new || condition.if_match.is_some()) {
         return Err(Failure::usage("a condition is about one file, and this is a directory"));
@@ -128,6 +137,8 @@ struct Sending {
     /// The largest file in it, when it was packed here.
     largest: Option<(PathBuf, u64)>,
     packed: bool,
+    /// What is not sent, by its name in the project, and why.
+    skipped: Vec<(String, &'static str)>,
 }
 
 impl Sending {
@@ -138,13 +149,15 @@ impl Sending {
                 packed.left_out.iter().map(|path| printable(&path.display().to_string())).collect();
             note(&format!("left out: {}", names.join(", ")));
         }
+        let named = |(path, reason): (PathBuf, _)| (inside.join(path).display().to_string(), reason);
+        let skipped = packed.skipped.into_iter().map(named).collect();
         let body = Body::wrap_stream(ReceiverStream::new(packed.pieces));
-        Ok(Self { body, total: packed.estimate, largest: packed.largest, packed: true })
+        Ok(Self { body, total: packed.estimate, largest: packed.largest, packed: true, skipped })
     }
 
     fn whole(path: &Path) -> Result<Self, Failure> {
         let (body, total) = whole(path)?;
-        Ok(Self { body, total, largest: None, packed: false })
+        Ok(Self { body, total, largest: None, packed: false, skipped: Vec::new() })
     }
 }
 
@@ -210,8 +223,21 @@ async fn send_archive(
             }
         }
     }
+    add_skipped(&mut json, &mut value, &sending.skipped);
     report(context, &value);
     context.console.show(&json, String::new)
+}
+
+/// Adds what was not sent to what the server did not take.
+fn add_skipped(json: &mut Value, value: &mut ImportResult, skipped: &[(String, &'static str)]) {
+    value.skipped += skipped.len() as u64;
+    json["skipped"] = value.skipped.into();
+    for (name, reason) in skipped {
+        value.stead_skipped.push(Skipped { name: name.clone(), reason: (*reason).to_owned() });
+        if let Some(members) = json["stead_skipped"].as_array_mut() {
+            members.push(json!({ "name": name, "reason": reason }));
+        }
+    }
 }
 
 /// A body whose progress a bar shows while standard error is a terminal.

@@ -23,19 +23,20 @@ const SECRET_BYTES: u64 = 64 << 10;
 #[derive(Debug, Args)]
 pub(crate) struct Repository {
     /// Import a git repository in place of a file: an http, https or ssh address, or user@host:path
-    #[arg(long, value_name = "URL", conflicts_with = "path")]
+    #[arg(long, value_name = "URL")]
     git: Option<String>,
     /// The branch, tag or commit [default: the repository's default branch]
-    #[arg(long = "ref", value_name = "REF", requires = "git")]
+    // A requirement does not hold where what is required conflicts with what is given, so each conflicts by itself, too.
+    #[arg(long = "ref", value_name = "REF", requires = "git", conflicts_with = "path")]
     reference: Option<String>,
     /// Read a token for the repository from standard input; STEAD_GIT_TOKEN may hold one, too
-    #[arg(long, requires = "git")]
+    #[arg(long, requires = "git", conflicts_with = "path")]
     token_stdin: bool,
     /// A private key for an ssh address
-    #[arg(long, value_name = "FILE", requires = "git")]
+    #[arg(long, value_name = "FILE", requires = "git", conflicts_with = "path")]
     ssh_key: Option<PathBuf>,
     /// The keys of ssh hosts that are accepted [default: whatever the host shows]
-    #[arg(long, value_name = "FILE", requires = "git")]
+    #[arg(long, value_name = "FILE", requires = "git", conflicts_with = "path")]
     known_hosts: Option<PathBuf>,
 }
 
@@ -62,6 +63,12 @@ pub(super) async fn import(
         std::env::var(TOKEN).ok()
     };
     let token = token.as_deref().map(str::trim).filter(|token| !token.is_empty());
+    if shows_secret(address, token.is_some()) {
+        note(
+            "warning: the address holds a secret, and others on this machine can see arguments; \
+             give it with --token-stdin or in STEAD_GIT_TOKEN instead",
+        );
+    }
     let address = token.map_or_else(|| Ok(address.to_owned()), |token| with_token(address, token))?;
     let mut git = json!({ "url": address });
     if let Some(reference) = &repository.reference {
@@ -86,6 +93,12 @@ fn read(file: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     std::fs::File::open(file).map_err(failed)?.take(SECRET_BYTES).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
+}
+
+/// Whether an address carries what nobody else should see. A user without anything else is a token, as some hosts take it.
+fn shows_secret(address: &str, token: bool) -> bool {
+    let lone_user = |url: &Url| !token && matches!(url.scheme(), "http" | "https") && !url.username().is_empty();
+    Url::parse(address).is_ok_and(|url| url.password().is_some() || lone_user(&url))
 }
 
 /// The address with a token in it, as the server takes one. It is sent in a body, and shown nowhere.
@@ -138,5 +151,15 @@ mod tests {
         assert_eq!(with("https://host/a.git").as_deref(), Ok("https://x-access-token:%74%2F%6B%3A%40@host/a.git"));
         assert_eq!(with("https://me:old@host:8/a").as_deref(), Ok("https://me:%74%2F%6B%3A%40@host:8/a"));
         assert!(with("git@host:a").is_err() && with("ssh://host/a").is_err());
+        for (address, shown) in [
+            ("https://me:secret@host/a", true),
+            ("https://ghp_token@host/a", true),
+            ("https://host/a", false),
+            ("ssh://git@host/a", false),
+            ("git@host:a", false),
+        ] {
+            assert_eq!(shows_secret(address, false), shown, "{address}");
+        }
+        assert!(!shows_secret("https://me@host/a", true) && shows_secret("https://me:old@host/a", true));
     }
 }

@@ -10,7 +10,7 @@ mod objects;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::Context;
 use crate::client::{Environment, Failure};
@@ -59,7 +59,7 @@ pub(crate) enum ProjectCommand {
         /// The project's id, slug or name
         project: String,
     },
-    /// List the files of a project's source, as the next build takes them
+    /// List the files of a project's source; builds leave environments (.venv, node_modules) and caches out of it
     Files {
         /// The project's id, slug or name
         project: String,
@@ -68,11 +68,14 @@ pub(crate) enum ProjectCommand {
         under: Option<String>,
     },
     /// Put a whole archive, directory or git repository into a project
+    #[command(
+        group(ArgGroup::new("source").required(true).args(["path", "git"])),
+        override_usage = "stead project import [OPTIONS] <PROJECT> <PATH|--git <URL>>"
+    )]
     Import {
         /// The project's id, slug or name
         project: String,
         /// A zip or tar, or a directory (sent without .git, node_modules and .venv)
-        #[arg(required_unless_present = "git")]
         path: Option<PathBuf>,
         /// Remove what is there first
         #[arg(long)]
@@ -86,7 +89,7 @@ pub(crate) enum ProjectCommand {
         project: String,
         /// The file or directory here
         local: PathBuf,
-        /// Its path in the project [default: its name]
+        /// Its path in the project, or with a `/` at its end the directory it goes into [default: its name]
         remote: Option<String>,
         #[command(flatten)]
         condition: Condition,

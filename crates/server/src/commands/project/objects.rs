@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::Map;
 
-use super::declare::Declare;
+use super::declare::{Declare, unserved};
 use super::{Context, find};
-use crate::client::{Answer, Anything, Environment, Environments, Failure, Versions, segment};
-use crate::console::{instant, note, print, printable, size, table};
+use crate::client::{Answer, Anything, Environment, Environments, Failure, Runtimes, Versions, segment};
+use crate::console::{count, instant, note, print, printable, size, table};
 
 /// Every project of the workspace.
 pub(super) async fn all(context: &Context) -> Result<Answer<Environments>, Failure> {
@@ -30,6 +30,7 @@ pub(super) async fn create(
     if !context.console.json {
         note(&format!("made {}, which sessions will see at {}", made.value.slug, made.value.mount));
     }
+    warn_of_python(&made.value, lacks(context, &made.value).await.as_deref());
     context.console.show(&made.json, || format!("{}\n", made.value.id))
 }
 
@@ -51,7 +52,28 @@ pub(super) async fn set(
     let path = format!("/v1/environments/{}", segment(&project.id));
     let set = context.client.put_json::<Environment>(&path, &body).await;
     let set = set.map_err(|failure| failure.about(&project.slug))?;
-    context.console.show(&set.json, || described(&set.value))
+    let lacks = lacks(context, &set.value).await;
+    if declare.names_python() {
+        warn_of_python(&set.value, lacks.as_deref());
+    }
+    context.console.show(&set.json, || described(&set.value, lacks.as_deref()))
+}
+
+/// What the server lacks of the interpreter that a project asks for. Nothing is said when it cannot be asked.
+async fn lacks(context: &Context, project: &Environment) -> Option<String> {
+    let minor = &project.runtime.python;
+    if minor.is_empty() {
+        return None;
+    }
+    let server = context.client.get::<Runtimes>("/v1/environments/runtimes").await.ok()?;
+    unserved(minor, &server.value)
+}
+
+/// Says of an interpreter that was just declared when builds will not have it.
+fn warn_of_python(project: &Environment, lacks: Option<&str>) {
+    if let Some(lacks) = lacks {
+        note(&format!("warning: Python {} is declared, but {lacks}", printable(&project.runtime.python)));
+    }
 }
 
 pub(super) async fn list(context: &Context) -> Result<(), Failure> {
@@ -71,10 +93,12 @@ pub(super) async fn show(context: &Context, project: &str) -> Result<(), Failure
     let found = find(context, project).await?;
     let path = format!("/v1/environments/{}", segment(&found.id));
     let project = context.client.get::<Environment>(&path).await?;
-    context.console.show(&project.json, || described(&project.value))
+    let lacks = lacks(context, &project.value).await;
+    context.console.show(&project.json, || described(&project.value, lacks.as_deref()))
 }
 
-fn described(project: &Environment) -> String {
+/// A project, and what the server lacks of the interpreter that it asks for.
+fn described(project: &Environment, lacks: Option<&str>) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: &str| {
         if !value.is_empty() {
@@ -88,7 +112,7 @@ fn described(project: &Environment) -> String {
     line("mount", &project.mount);
     line("status", &project.status);
     line("active", &project.version.map(|version| version.to_string()).unwrap_or_default());
-    line("source", &format!("{} files, {}", project.files.count, size(project.files.bytes)));
+    line("source", &format!("{}, {}", count(project.files.count, "file"), size(project.files.bytes)));
     if let Some(build) = &project.build {
         let state =
             if build.stage.is_empty() { build.status.clone() } else { format!("{}: {}", build.status, build.stage) };
@@ -101,7 +125,8 @@ fn described(project: &Environment) -> String {
             line("declared", &format!("{manager} {}", item.spec));
         }
     }
-    line("python", &project.runtime.python);
+    let python = &project.runtime.python;
+    line("python", &lacks.map_or_else(|| python.clone(), |lacks| format!("{python} ({lacks})")));
     for package in &project.packages {
         line("package", &format!("{} {} {}", package.manager, package.name, package.version));
     }

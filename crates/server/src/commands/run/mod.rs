@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use reqwest::Method;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stead_domain::ports::IdSource;
 use stead_face_stead::wire::{Exit, OutputLine, Stream, Turn};
@@ -32,6 +33,9 @@ Ctrl-C cancels the task.";
 const TIME_LIMIT: u8 = 124;
 const INTERRUPTED_HERE: u8 = 130;
 
+/// The word for the version that new sessions read.
+const ACTIVE: &str = "active";
+
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAINED)]
 pub(crate) struct RunArgs {
@@ -40,9 +44,10 @@ pub(crate) struct RunArgs {
     /// The command and its arguments, each passed on as it is; `bash -c '…'` for a script
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// Read this version of the project instead of the active one
-    #[arg(long, value_name = "N")]
-    version: Option<u32>,
+    /// Read this version of the project, a number or `active`, instead of the active one or what the session read so
+    /// far; a continued session stays at it from then on
+    #[arg(long, value_name = "N|active", value_parser = Version::parse)]
+    version: Option<Version>,
     /// Continue this session: same working directory, same files
     #[arg(long, value_name = "ID")]
     session: Option<String>,
@@ -55,6 +60,26 @@ pub(crate) struct RunArgs {
     /// Remove the session afterwards, with its output and files; what --save fetched stays
     #[arg(long)]
     rm: bool,
+}
+
+/// A version of a project, as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum Version {
+    Number(u32),
+    #[serde(serialize_with = "active")]
+    Active,
+}
+
+impl Version {
+    fn parse(text: &str) -> Result<Self, String> {
+        let number = || text.parse().map(Self::Number);
+        if text == ACTIVE { Ok(Self::Active) } else { number().map_err(|_| "neither a number nor `active`".to_owned()) }
+    }
+}
+
+fn active<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(ACTIVE)
 }
 
 /// Runs the command and returns its exit status.
@@ -89,6 +114,9 @@ pub(crate) async fn run(context: &Context, arguments: RunArgs) -> Result<u8, Fai
         if context.console.json {
             print(&format!("{}\n", json!({ "artifacts": turn.artifacts })))?;
         }
+        if !turn.excess.is_empty() {
+            return Err(not_all(session));
+        }
     }
     if arguments.rm {
         context.client.delete::<Anything>(&format!("/v1/sessions/{}", segment(session))).await.map_err(lost)?;
@@ -106,6 +134,16 @@ fn needs_verbs(failure: Failure) -> Failure {
         "`stead run` needs a key with the verbs `run` and `read`, as it looks the project up and reads the output: \
          `stead key create NAME --verb run,read`, with an admin key",
     )
+}
+
+/// Files that were to be fetched were not kept. The session stays, as it holds the only copy.
+fn not_all(session: &str) -> Failure {
+    let session_shown = printable(session);
+    let message = "not every file that the command left was kept, so that not all of them could be fetched";
+    let hint = format!(
+        "the working directory still has what the command left: `stead run - --session {session_shown} -- COMMAND…` gets at it"
+    );
+    Failure::new(message).hint(hint).of_run(Some(session))
 }
 
 /// What becomes of the task when its output cannot be followed to its end.
@@ -147,7 +185,7 @@ async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failu
     let named = project.as_ref().map(|project| project.id.clone()).unwrap_or_default();
     metadata.insert("environment".to_owned(), named.into());
     if let Some(version) = arguments.version {
-        metadata.insert("stead_version".to_owned(), version.into());
+        metadata.insert("stead_version".to_owned(), json!(version));
     }
     let mut body = json!({ "input": quote::command(&arguments.command), "background": true, "store": true });
     match &arguments.session {
@@ -165,18 +203,28 @@ async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failu
     let request = || context.client.request(Method::POST, "/v1/responses").header("idempotency-key", &key).json(&body);
     let started = until_answered(&context.client, request).await;
     started.map_err(|failure| match &project {
-        Some(project) => unreadable(failure, project, arguments.version),
+        Some(project) => unreadable(failure, project, arguments),
         None => failure,
     })
 }
 
 /// Why nothing can read the project.
-fn unreadable(failure: Failure, project: &Environment, version: Option<u32>) -> Failure {
+fn unreadable(failure: Failure, project: &Environment, arguments: &RunArgs) -> Failure {
     let slug = &project.slug;
     if !matches!(failure.code(), "environment_not_ready" | "project_not_ready") {
         return failure.about(slug);
     }
-    if version.is_some() || project.version.is_some() {
+    if let (Some(session), None, Some(active)) = (&arguments.session, arguments.version, project.version) {
+        let message = failure.message().replace("the project", slug);
+        // What follows says in the protocol's words what the hint says in these.
+        let message = message.split_once("; ").map_or(message.as_str(), |(message, _)| message).to_owned();
+        return failure.said(message).hint(format!(
+            "the session goes on with the version it read before; `stead run {slug} --session {} --version active -- …` moves \
+             it for good, now to version {active}, and `--version N` to another",
+            printable(session)
+        ));
+    }
+    if arguments.version.is_some() || project.version.is_some() {
         let message = failure.message().replace("the project", slug);
         return failure.said(message).about(slug);
     }
