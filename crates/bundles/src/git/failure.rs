@@ -7,6 +7,8 @@ pub enum GitFailure {
     Credentials,
     /// There is no repository there, as far as the host says.
     NotFound,
+    /// The host leads to another host or port, which is not followed.
+    Redirected,
     /// The repository has no such ref, or gives no commit out by its id.
     NoSuchRef,
     /// The host cannot leave the history out.
@@ -19,6 +21,8 @@ pub enum GitFailure {
     Unreachable,
     /// More came than may be written.
     TooLarge,
+    /// Something else, in words that are not to be shown.
+    Unquoted,
     /// Something else, in git's words: one line, bounded, without control characters.
     Other(String),
 }
@@ -43,6 +47,10 @@ const WORDS: &[(&str, GitFailure)] = &[
     ("authentication failed", GitFailure::Credentials),
     ("permission denied", GitFailure::Credentials),
     ("too many authentication failures", GitFailure::Credentials),
+    // What the egress proxy answers for any host but the one that it was opened for.
+    ("returned error: 470", GitFailure::Redirected),
+    ("response 470", GitFailure::Redirected),
+    ("http code 470 from proxy", GitFailure::Redirected),
     ("returned error: 401", GitFailure::Credentials),
     ("returned error: 403", GitFailure::Credentials),
     ("returned error: 404", GitFailure::NotFound),
@@ -103,6 +111,8 @@ mod tests {
                 GitFailure::Credentials,
             ),
             ("fatal: repository 'http://h/x/' not found", GitFailure::NotFound),
+            ("fatal: unable to access 'http://h/x/': The requested URL returned error: 470", GitFailure::Redirected),
+            ("fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 470", GitFailure::Redirected),
             ("fatal: couldn't find remote ref nope", GitFailure::NoSuchRef),
             ("fatal: remote error: upload-pack: not our ref ffff", GitFailure::NoSuchRef),
             ("error: Server does not allow request for unadvertised object ffff", GitFailure::NoSuchRef),

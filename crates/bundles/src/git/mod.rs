@@ -5,6 +5,7 @@
 //! so [`GitTree`] and [`BlobReader`] trust it no more than an archive.
 
 mod advertised;
+mod base64;
 mod blobs;
 mod failure;
 mod lfs;

@@ -55,6 +55,14 @@ impl GitRef {
         if is_ref_name(text) { Ok(Self::Name(text.to_owned())) } else { Err(RefRefusal::Malformed) }
     }
 
+    /// Whether it could be the beginning of a commit's id, which no host looks up.
+    pub fn looks_like_short_id(&self) -> bool {
+        match self {
+            Self::Name(name) => (7..64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            Self::Head | Self::Commit(_) => false,
+        }
+    }
+
     /// The full names that it may stand for, in the order in which they are looked for: a branch comes before a tag of the
     /// same name, as `git clone --branch` has it.
     pub fn candidates(&self) -> Vec<String> {
@@ -123,5 +131,8 @@ mod tests {
         }
         assert_eq!(GitRef::parse(Some(&"x".repeat(256))), Err(RefRefusal::TooLong));
         assert_eq!(GitRef::parse(None), Ok(GitRef::Head));
+        for (text, short) in [("8ab164b", true), ("main", false), ("feed", false), (commit, false), ("HEAD", false)] {
+            assert_eq!(GitRef::parse(Some(text)).unwrap().looks_like_short_id(), short, "{text}");
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! The files of a commit, as `git ls-tree -r -z -l` lists them, and where each of them lands.
+//! The files of a commit, as `git ls-tree -r -t -z -l` lists them, and where each of them lands.
 //!
-//! Regular files land with their executable bit. Links and submodules do not, nor what has a name that a source may not have.
+//! Regular files land with their executable bit. Links and submodules do not, nor what has a name that a source may not have. Directories are
+//! listed too, so that a tree of nothing but directories has an end: a few nested ones can stand for billions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,6 +86,12 @@ pub enum GitTreeError {
         /// Its value, in its unit.
         max: u64,
     },
+    /// More directories than members are allowed.
+    #[error("the repository has more than {max} directories")]
+    TooManyDirectories {
+        /// How many are allowed.
+        max: u64,
+    },
     /// The listing contradicts itself.
     #[error("the repository's tree is malformed")]
     Malformed,
@@ -95,17 +102,24 @@ impl GitTree {
     pub fn parse(listing: &[u8], limits: &Limits) -> Result<Self, GitTreeError> {
         let mut tree = Self::default();
         let mut files = BTreeMap::new();
-        let (mut members, mut bytes) = (0_u64, 0_u64);
+        let (mut members, mut directories, mut bytes) = (0_u64, 0_u64, 0_u64);
         for line in listing.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
-            members += 1;
-            if members > limits.members {
-                return Err(GitTreeError::TooLarge { limit: Limit::Members, max: limits.members });
-            }
             let tab = line.iter().position(|byte| *byte == b'\t').ok_or(GitTreeError::Malformed)?;
             let head = std::str::from_utf8(&line[..tab]).map_err(|_| GitTreeError::Malformed)?;
             let words: Vec<&str> = head.split_ascii_whitespace().collect();
             let [mode, kind, id, size] = words[..] else { return Err(GitTreeError::Malformed) };
             let name = &line[tab + 1..];
+            if (kind, mode) == ("tree", "040000") {
+                directories += 1;
+                if directories > limits.members {
+                    return Err(GitTreeError::TooManyDirectories { max: limits.members });
+                }
+                continue;
+            }
+            members += 1;
+            if members > limits.members {
+                return Err(GitTreeError::TooLarge { limit: Limit::Members, max: limits.members });
+            }
             let path = match (kind, mode) {
                 ("blob", "120000") => Err(GitSkipReason::SymbolicLink),
                 ("commit", _) => Err(GitSkipReason::Submodule),
@@ -192,6 +206,7 @@ mod tests {
         let listing = [
             line("100644", "blob", "3", "b/x.txt"),
             line("100755", "blob", "0", "a run.sh"),
+            line("040000", "tree", "-", "b"),
             line("120000", "blob", "9", "link"),
             line("160000", "commit", "-", "vendor/lib"),
             line("100644", "blob", "1", "a/.GIT/config"),
@@ -223,10 +238,13 @@ mod tests {
         assert_eq!(parse(&two), too_large(Limit::ExpandedBytes, 15));
         let links = ["a", "b", "c"].map(|name| line("120000", "blob", "1", name));
         assert_eq!(parse(&links), too_large(Limit::Members, 2));
+        let nested = ["a", "a/a", "a/a/a"].map(|name| line("040000", "tree", "-", name));
+        assert_eq!(parse(&nested), Err(GitTreeError::TooManyDirectories { max: 2 }));
+        assert!(parse(&nested[..2]).unwrap().files.is_empty());
         for lines in [
             vec![line("100644", "blob", "1", "a"), line("100644", "blob", "1", "a/b")],
             vec![line("100644", "blob", "1", "a"), line("100644", "blob", "1", "a")],
-            vec![line("040000", "tree", "-", "a")],
+            vec![line("100644", "tree", "-", "a")],
             vec![line("100644", "blob", "-", "a")],
             vec!["nothing\0".to_owned()],
         ] {

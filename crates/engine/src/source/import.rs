@@ -56,6 +56,7 @@ impl Engine {
             .iter()
             .map(|member| SkippedMember { name: member.name.clone(), reason: member.reason.to_string() })
             .collect();
+        landed.refuse_to_empty(replace, report.skipped.count + report.ignored)?;
         let imported = self.land(caller, id, replace, landed).await?;
         Ok(ImportReport { skipped: report.skipped.count, skipped_members, ..imported })
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::json;
 use stead_bundles::archive::{Limit, Limits as ArchiveLimits, Sink};
 use stead_bundles::git::{POINTER_MAX_BYTES, is_lfs_pointer};
-use stead_bundles::path::BundlePath;
+use stead_bundles::path::{BundlePath, PATH_MAX_BYTES};
 use stead_domain::ports::{BlobError, Blobs, StoredBlob};
 use stead_domain::source::{EntryKind, SourceEntry};
 use stead_domain::{Code, Error, Result, SourcePath, Timestamp, WorkspaceId};
@@ -44,12 +44,29 @@ pub(super) struct Landed {
     pub(super) submodules: Vec<u8>,
 }
 
+impl Landed {
+    /// Refuses to put nothing in the place of everything: where members were sent and no file of them landed, what was sent is
+    /// not what its sender takes it for.
+    pub(super) fn refuse_to_empty(&self, replace: bool, left_out: u64) -> Result<()> {
+        if !replace || left_out == 0 || self.entries.iter().any(|entry| !entry.is_directory()) {
+            return Ok(());
+        }
+        let message = format!(
+            "nothing would be left: all {left_out} members were left out, and the import replaces what is there"
+        );
+        Err(Error::new(Code::ProjectInvalid, message))
+    }
+}
+
 struct Current {
     path: SourcePath,
     executable: bool,
     head: Vec<u8>,
     spilled: Option<File>,
 }
+
+/// What an archive lands is a path of a source: what is too long or too deep is skipped, by name, before it comes here.
+const _: () = assert!(PATH_MAX_BYTES <= SourcePath::MAX);
 
 fn landing_path(path: &BundlePath) -> io::Result<SourcePath> {
     SourcePath::parse(path.as_str()).map_err(io::Error::other)
@@ -165,6 +182,7 @@ impl Engine {
             expanded_bytes: limits.import_expanded_bytes,
             file_bytes: limits.file_bytes,
             members: limits.import_members,
+            depth: SourcePath::MAX_DEPTH,
             ..ArchiveLimits::default()
         }
     }

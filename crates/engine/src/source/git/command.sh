@@ -46,8 +46,9 @@ Host *
     ForwardAgent no
     ClearAllForwardings yes
     PermitLocalCommand no
-    ServerAliveInterval 15
-    ServerAliveCountMax 4
+    ConnectTimeout 20
+    ServerAliveInterval 10
+    ServerAliveCountMax 3
     LogLevel ERROR
 END
     export SHELL=/bin/bash GIT_SSH_VARIANT=ssh GIT_SSH_COMMAND="ssh -F $work/ssh_config"
@@ -56,7 +57,7 @@ fi
 git -c core.hooksPath=/dev/null \
     -c protocol.version=2 \
     -c protocol.allow=never -c protocol.http.allow=always -c protocol.https.allow=always -c protocol.ssh.allow=always \
-    -c http.proxy="$PROXY" -c http.followRedirects=initial -c http.lowSpeedLimit=100 -c http.lowSpeedTime=60 \
+    -c http.proxy="$PROXY" -c http.followRedirects=initial -c http.lowSpeedLimit=1024 -c http.lowSpeedTime=30 \
     -c credential.helper= -c credential.interactive=never -c credential.useHttpPath=false \
     -c transfer.bundleURI=false -c fetch.recurseSubmodules=false -c fetch.unpackLimit=1 -c fetch.writeCommitGraph=false \
     -c gc.auto=0 -c maintenance.auto=false -c advice.detachedHead=false \

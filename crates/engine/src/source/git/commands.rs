@@ -17,6 +17,8 @@ const SCRIPT: &str = include_str!("command.sh");
 const CONNECT: &str = include_str!("connect.sh");
 /// Where the repository lies inside.
 pub(super) const REPOSITORY: &str = "/import/repository";
+/// How long a command that stays inside may take: what it reads is bounded, and the host is not asked.
+const LOCAL: Duration = Duration::from_secs(60);
 /// The most that is kept of what a command says beside its output.
 const SAID: usize = 64 << 10;
 
@@ -28,6 +30,8 @@ pub(super) struct Ended {
     pub(super) failure: Option<GitFailure>,
     /// Whether it was ended because it said more than it may.
     pub(super) said_too_much: bool,
+    /// Whether it was ended because it took too long.
+    pub(super) took_too_long: bool,
 }
 
 pub(super) struct Commands<'a> {
@@ -39,7 +43,7 @@ pub(super) struct Commands<'a> {
 impl Commands<'_> {
     /// Runs a command that stays inside and says at most `most` bytes.
     pub(super) async fn local(&self, arguments: &[&str], most: u64) -> Result<Ended> {
-        let exec = self.begin(arguments, "none", most).await?;
+        let exec = self.begin(arguments, "none", most, LOCAL.min(self.time_limit)).await?;
         self.finish(exec).await
     }
 
@@ -55,7 +59,7 @@ impl Commands<'_> {
             (None, Some(key)) => ("key", key.reveal().to_owned()),
             (None, None) => ("none", String::new()),
         };
-        let mut exec = self.begin(arguments, kind, most).await?;
+        let mut exec = self.begin(arguments, kind, most, self.time_limit).await?;
         if !input.is_empty() {
             exec.write(input.as_bytes()).await.map_err(lost)?;
             exec.close_stdin().await.map_err(lost)?;
@@ -66,16 +70,29 @@ impl Commands<'_> {
     /// Starts a script of the caller's own, which takes input.
     pub(super) async fn script(&self, script: &str, most: u64) -> Result<Box<dyn Exec>> {
         let program = Program::Script(script.as_bytes().to_vec());
-        self.exec(program, "none", true, most).await
+        self.exec(program, "none", true, most, self.time_limit).await
     }
 
-    async fn begin(&self, arguments: &[&str], credentials: &str, most: u64) -> Result<Box<dyn Exec>> {
+    async fn begin(
+        &self,
+        arguments: &[&str],
+        credentials: &str,
+        most: u64,
+        time_limit: Duration,
+    ) -> Result<Box<dyn Exec>> {
         let argv = ["/bin/bash", "-c", SCRIPT, "import"].iter().chain(arguments);
         let program = Program::Argv(argv.map(|word| (*word).to_owned()).collect());
-        self.exec(program, credentials, credentials != "none", most).await
+        self.exec(program, credentials, credentials != "none", most, time_limit).await
     }
 
-    async fn exec(&self, program: Program, credentials: &str, stdin: bool, most: u64) -> Result<Box<dyn Exec>> {
+    async fn exec(
+        &self,
+        program: Program,
+        credentials: &str,
+        stdin: bool,
+        most: u64,
+        time_limit: Duration,
+    ) -> Result<Box<dyn Exec>> {
         let known_hosts = self.import.known_hosts.as_deref().unwrap_or_default();
         let transport = match self.import.url.transport() {
             Transport::Http | Transport::Https => "http",
@@ -108,7 +125,7 @@ impl Commands<'_> {
             env,
             directory: INSIDE.to_owned(),
             stdin,
-            time_limit: Some(self.time_limit),
+            time_limit: Some(time_limit),
             output_limit: Some(most.saturating_add(SAID as u64)),
         };
         self.runtime.exec(request).await.map_err(lost)
@@ -126,17 +143,30 @@ impl Commands<'_> {
                         return Err(refusal);
                     }
                     let failed = exit.code != Some(0) || exit.reason != ExitReason::Exited;
-                    let said = self.import.scrub(&String::from_utf8_lossy(&stderr));
-                    if failed {
-                        tracing::info!(?exit, said, "git failed");
+                    let failure = failed.then(|| self.failure(&stderr));
+                    if let Some(failure) = &failure {
+                        // The words of a host that was sent credentials may hold them in any shape.
+                        let said = (!self.import.is_private()).then(|| String::from_utf8_lossy(&stderr));
+                        tracing::info!(?exit, ?failure, said = said.as_deref(), "git failed");
                     }
                     return Ok(Ended {
                         stdout,
-                        failure: failed.then(|| GitFailure::of(&said)),
+                        failure,
                         said_too_much: exit.reason == ExitReason::OutputLimit,
+                        took_too_long: exit.reason == ExitReason::TimeLimit,
                     });
                 }
             }
+        }
+    }
+}
+
+impl Commands<'_> {
+    /// What git said, understood. Nothing of its words is kept where the host was sent credentials, which it may say back.
+    pub(super) fn failure(&self, said: &[u8]) -> GitFailure {
+        match GitFailure::of(&self.import.scrub(&String::from_utf8_lossy(said))) {
+            GitFailure::Other(_) if self.import.is_private() => GitFailure::Unquoted,
+            failure => failure,
         }
     }
 }

@@ -5,7 +5,7 @@ use stead_domain::Result;
 
 use super::super::report::Taken;
 use super::commands::{Commands, Ended};
-use super::refusal::{invalid, no_such_ref};
+use super::refusal::{commit_not_given, invalid, no_such_ref};
 use crate::engine::Engine;
 
 /// The name that the wanted commit gets in the repository made for it.
@@ -41,7 +41,7 @@ impl Engine {
     async fn git_resolve(&self, commands: &Commands<'_>) -> Result<(String, String)> {
         let import = commands.import;
         let (url, candidates) = (import.url.to_string(), import.reference.candidates());
-        let mut arguments = vec!["ls-remote", "--quiet", "--", &url];
+        let mut arguments = vec!["ls-remote", "--quiet", "--symref", "--", &url];
         arguments.extend(candidates.iter().map(String::as_str));
         let listed = commands.remote(&arguments, REFS_BYTES).await?;
         if let Some(failure) = listed.failure {
@@ -67,8 +67,18 @@ impl Engine {
         let spec = format!("+{id}:{TAKEN}");
         match self.git_fetch_specs(commands, true, &[&spec]).await?.failure {
             None => {}
-            Some(GitFailure::NotShallow | GitFailure::NoSuchRef | GitFailure::Other(_)) => {
-                self.git_succeed(commands, false, &["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"]).await?;
+            Some(
+                GitFailure::NotShallow | GitFailure::NoSuchRef | GitFailure::Other(_) | GitFailure::Unquoted,
+            ) => {
+                let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
+                match self.git_fetch_specs(commands, false, &all).await?.failure {
+                    None => {}
+                    // What is wrong with all of them together says nothing of the one that was asked for.
+                    Some(
+                        GitFailure::NoSuchRef | GitFailure::NotFound | GitFailure::Other(_) | GitFailure::Unquoted,
+                    ) => return Err(commit_not_given(commands.import)),
+                    Some(failure) => return Err(self.git_refused(commands.import, failure)),
+                }
             }
             Some(failure) => return Err(self.git_refused(commands.import, failure)),
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use stead_bundles::archive::Limit;
-use stead_bundles::git::{BlobReadError, BlobReader, GitFailure, GitFile, GitTree};
+use stead_bundles::git::{BlobReadError, BlobReader, GitFile, GitTree};
 use stead_domain::ports::{ExecEvent, OutputStream};
 use stead_domain::{Code, Error, Result, WorkspaceId};
 use tokio::sync::mpsc;
@@ -34,9 +34,16 @@ impl Engine {
     /// Which files the commit has, under the limits of an import.
     pub(super) async fn git_tree(&self, commands: &Commands<'_>, commit: &str) -> Result<GitTree> {
         let limits = self.import_limits();
-        let arguments = ["ls-tree", "-r", "-z", "-l", "--full-tree", commit];
-        let listed = commands.local(&arguments, LISTING_BYTES).await?;
+        let arguments = ["ls-tree", "-r", "-t", "-z", "-l", "--full-tree", commit];
+        let mut listed = commands.local(&arguments, LISTING_BYTES).await?;
+        if listed.took_too_long {
+            return Err(Error::new(Code::ProjectInvalid, "the tree of the commit takes too long to list"));
+        }
         if listed.said_too_much {
+            // A limit on what is listed says more than one on the list.
+            let whole = listed.stdout.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
+            listed.stdout.truncate(whole);
+            self.blocking(move || GitTree::parse(&listed.stdout, &limits).map_err(tree)).await?;
             let message = format!("the repository exceeds the limit on {} ({LISTING_BYTES})", Limit::PathBytes);
             return Err(limit_reached(Limit::PathBytes, LISTING_BYTES, message));
         }
@@ -88,8 +95,7 @@ impl Engine {
                         return Ok(());
                     }
                     ExecEvent::Exited(_) => {
-                        let failure = GitFailure::of(&commands.import.scrub(&String::from_utf8_lossy(&said)));
-                        return Err(self.git_refused(commands.import, failure));
+                        return Err(self.git_refused(commands.import, commands.failure(&said)));
                     }
                 }
             }

@@ -24,19 +24,31 @@ pub(super) fn lost(error: RuntimeError) -> Error {
 
 /// Nothing in the repository has the name.
 pub(super) fn no_such_ref(import: &GitImport) -> Error {
-    invalid("ref", format!("the repository has no branch, tag or commit `{}`", import.reference))
+    let whole = if import.reference.looks_like_short_id() {
+        "; a commit is named by its whole id, 40 or 64 digits"
+    } else {
+        ""
+    };
+    invalid("ref", format!("the repository has no branch, tag or commit `{}`{whole}", import.reference))
+}
+
+/// The host gives the commit out neither by its id nor beneath its refs.
+pub(super) fn commit_not_given(import: &GitImport) -> Error {
+    let id = &import.reference;
+    let why = "the host does not give it out by its id, and not all of its branches and tags can be fetched to look for it";
+    invalid("ref", format!("the commit `{id}` could not be fetched: {why}"))
 }
 
 /// The host cannot be reached as it is.
 pub(super) fn not_reached(error: &ProviderError) -> Error {
     match error.code.as_str() {
         "host_invalid" => invalid("url", format!("the host of the url is {}", error.message)),
+        "host_closed" => invalid("url", format!("{}: the address is not allowed", error.message)),
         "host_denied" => invalid(
             "url",
             format!(
                 "{}: the address is not allowed; the operator may name the host in git.allowed_hosts",
                 error.message
-        "host_closed" => invalid("url", format!("{}: the address is not allowed", error.message)),
             ),
         ),
         _ => unavailable(error.message.clone()).at("git.url"),
@@ -47,7 +59,7 @@ pub(super) fn tree(error: GitTreeError) -> Error {
     let message = error.to_string();
     match error {
         GitTreeError::TooLarge { limit, max } => limit_reached(limit, max, message),
-        GitTreeError::Malformed => Error::new(Code::ProjectInvalid, message),
+        GitTreeError::Malformed | GitTreeError::TooManyDirectories { .. } => Error::new(Code::ProjectInvalid, message),
     }
 }
 
@@ -68,7 +80,7 @@ impl Engine {
         match failure {
             GitFailure::Credentials if import.is_private() => invalid(
                 "url",
-                "the credentials were refused: the host does not let them read this repository, or redirects to another host",
+                "the credentials were refused: the host does not let them read this repository",
             ),
             GitFailure::Credentials => {
                 invalid("url", "the repository needs credentials, and reading it without any was refused")
@@ -79,6 +91,10 @@ impl Engine {
             GitFailure::NotFound => {
                 invalid("url", "there is no repository at the url, or it needs credentials to be seen")
             }
+            GitFailure::Redirected => invalid(
+                "url",
+                "the repository's host redirects to another host or port, which is not followed; name the one that it leads to",
+            ),
             GitFailure::NoSuchRef => no_such_ref(import),
             GitFailure::HostKey => {
                 invalid("stead_known_hosts", "the key of the ssh host is not the one that is known: nothing was sent")
@@ -87,6 +103,9 @@ impl Engine {
             GitFailure::Unreachable => unavailable("the host does not answer as a git server").at("git.url"),
             GitFailure::TooLarge => self.git_too_large(),
             GitFailure::NotShallow => unavailable("the host gives out no history that can be read").at("git.url"),
+            GitFailure::Unquoted => {
+                invalid("url", "git could not fetch; what the host said is not shown, since it was sent credentials")
+            }
             GitFailure::Other(line) => invalid("url", format!("git could not fetch: {line}")),
         }
     }
