@@ -111,6 +111,8 @@ codes! {
     CapacityExhausted = "capacity_exhausted", Unavailable;
     /// The place where builds run or files are kept does not answer.
     BackendUnavailable = "backend_unavailable", Unavailable;
+    /// The bytes of a file are damaged or lost; uploading them again repairs it. Trying again does not.
+    ContentsDamaged = "contents_damaged", Internal;
     /// A fault of the server itself; the cause is in its log under the request id.
     Internal = "internal", Internal;
 }

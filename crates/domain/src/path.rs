@@ -1,5 +1,6 @@
 //! Paths within a project's source.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -7,15 +8,18 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Code, Error, Result};
 
 /// A path relative to a project's root: `/`-separated, no empty, `.` or `..` segment, no NUL or control character, no
-/// backslash that could be read as an escape, at most 4096 bytes with segments of at most 255. What it names lies beneath the root by construction
-/// (UHP Environments §3: "confined to the environment's root at every endpoint").
+/// backslash that could be read as an escape, at most [`MAX`](Self::MAX) bytes in [`MAX_DEPTH`](Self::MAX_DEPTH) segments of at most 255. What it names
+/// lies beneath the root by construction (UHP Environments §3: "confined to the environment's root at every endpoint").
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct SourcePath(String);
 
 impl SourcePath {
-    /// The longest path, in bytes.
-    pub const MAX: usize = 4096;
+    /// The longest path, in bytes. Linux takes 4,095 in one call, and a session sees the path beneath its mount, which takes
+    /// up to 71: every path that is accepted can be opened there.
+    pub const MAX: usize = 4000;
+    /// The most segments. Every directory is an entry of its own, so depth costs as files do.
+    pub const MAX_DEPTH: usize = 128;
     /// The longest segment, in bytes.
     pub const MAX_SEGMENT: usize = 255;
 
@@ -23,11 +27,21 @@ impl SourcePath {
     pub fn parse(text: &str) -> Result<Self> {
         let refused = |why: &str| Error::new(Code::ProjectInvalid, why).at("path");
         let text = text.strip_suffix('/').unwrap_or(text);
+        if text.len() > Self::MAX {
+            return Err(refused(&format!("the path is longer than {} bytes", Self::MAX)));
+        }
+        let path = Self::recorded(text)?;
+        if path.0.split('/').nth(Self::MAX_DEPTH).is_some() {
+            return Err(refused(&format!("the path is nested more than {} levels deep", Self::MAX_DEPTH)));
+        }
+        Ok(path)
+    }
+
+    /// Checks a path that was accepted before: its form, not its length and depth, for which there may have been other limits.
+    pub fn recorded(text: &str) -> Result<Self> {
+        let refused = |why: &str| Error::new(Code::ProjectInvalid, why).at("path");
         if text.is_empty() {
             return Err(refused("the path is empty"));
-        }
-        if text.len() > Self::MAX {
-            return Err(refused("the path is longer than 4096 bytes"));
         }
         if text.starts_with('/') {
             return Err(refused("the path is absolute; paths are relative to the project's root"));
@@ -59,6 +73,11 @@ impl SourcePath {
         &self.0
     }
 
+    /// The directory that holds it; none at the root.
+    pub fn parent(&self) -> Option<&str> {
+        self.0.rsplit_once('/').map(|(parent, _)| parent)
+    }
+
     /// The directories above, nearest last: `a/b/c` gives `a`, `a/b`.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
         self.0.match_indices('/').map(|(at, _)| Self(self.0[..at].to_owned()))
@@ -72,6 +91,13 @@ impl SourcePath {
     }
 }
 
+/// Paths order, and compare, as their texts do.
+impl Borrow<str> for SourcePath {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for SourcePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -81,7 +107,7 @@ impl fmt::Display for SourcePath {
 impl<'de> Deserialize<'de> for SourcePath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
+        Self::recorded(&text).map_err(serde::de::Error::custom)
     }
 }
 
@@ -116,6 +142,18 @@ mod tests {
         ] {
             assert_eq!(SourcePath::parse(bad).unwrap_err().code, Code::ProjectInvalid, "{bad}");
         }
+    }
+
+    #[test]
+    fn length_and_depth_are_bounded_for_new_paths_alone() {
+        let deep = |levels: usize| vec!["d"; levels].join("/");
+        let long = |bytes: usize| format!("{}{}", format!("{}/", "x".repeat(199)).repeat(19), "y".repeat(bytes - 3800));
+        assert!(SourcePath::parse(&deep(SourcePath::MAX_DEPTH)).is_ok());
+        let error = SourcePath::parse(&deep(SourcePath::MAX_DEPTH + 1)).unwrap_err();
+        assert_eq!((error.code, error.message.contains("128 levels")), (Code::ProjectInvalid, true));
+        assert!(SourcePath::recorded(&deep(SourcePath::MAX_DEPTH + 1)).is_ok());
+        assert!(SourcePath::parse(&long(SourcePath::MAX)).is_ok());
+        assert!(SourcePath::parse(&long(SourcePath::MAX + 1)).unwrap_err().message.contains("4000 bytes"));
     }
 
     #[test]

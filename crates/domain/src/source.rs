@@ -3,9 +3,10 @@
 //! Every directory is an entry of its own, so a listing needs no derivation and an empty directory exists. The decisions
 //! here keep the tree consistent: no file lies beneath a file, and every entry's ancestors are directories.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
@@ -181,33 +182,76 @@ pub fn remove_tree(subtree: &[SourceEntry], size: TreeSize, path: &SourcePath) -
     Ok(SourceDecision { edit: SourceEdit { removed, ..SourceEdit::default() }, size })
 }
 
+/// Adds the directories that `path` lies in to those that other paths lie in. Over many paths each directory is looked at
+/// once: whatever lies above one that was found was found with it.
+pub fn add_directories<'a>(found: &mut HashSet<&'a str>, path: &'a SourcePath) {
+    let mut above = path.parent();
+    while let Some(directory) = above.filter(|directory| found.insert(directory)) {
+        above = directory.rsplit_once('/').map(|(parent, _)| parent);
+    }
+}
+
 /// Lands a whole tree, over `existing` or in its place (UHP Environments §3.1). The incoming tree wins where kinds clash:
-/// a file in the way of a directory, or a directory in the way of a file, is removed with everything beneath it.
-pub fn import(existing: &[SourceEntry], replace: bool, incoming: Vec<SourceEntry>, at: Timestamp) -> SourceDecision {
+/// a file in the way of a directory, or a directory in the way of a file, is removed with everything beneath it. More than
+/// `max` incoming entries are refused; the directories that they lie in count, whether or not they came as entries.
+pub fn import(
+    existing: &[SourceEntry],
+    replace: bool,
+    incoming: Vec<SourceEntry>,
+    max: u64,
+    at: Timestamp,
+) -> Result<SourceDecision> {
     let mut incoming: BTreeMap<SourcePath, SourceEntry> =
         incoming.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
-    let ancestors: BTreeSet<SourcePath> =
-        incoming.keys().flat_map(|path| path.ancestors().collect::<Vec<_>>()).collect();
-    for path in ancestors {
+    let too_many = || {
+        let message = format!("more than {max} members of an archive, with the directories that they lie in");
+        Error::new(Code::FileTooLarge, message).detail(json!({ "max_members": max }))
+    };
+    let mut directories = HashSet::new();
+    for path in incoming.keys() {
+        add_directories(&mut directories, path);
+        // A few long paths can lie in very many.
+        if directories.len() as u64 > max {
+            return Err(too_many());
+        }
+    }
+    let directories: Vec<SourcePath> = directories.into_iter().map(SourcePath::recorded).collect::<Result<_>>()?;
+    for path in directories {
         let directory = SourceEntry { path: path.clone(), kind: EntryKind::Directory, modified_at: at };
         incoming.entry(path).and_modify(|entry| entry.kind = EntryKind::Directory).or_insert(directory);
+    }
+    if incoming.len() as u64 > max {
+        return Err(too_many());
     }
     if replace {
         let size = TreeSize::of(incoming.values());
         let edit = SourceEdit { clear: true, removed: Vec::new(), written: incoming.into_values().collect() };
-        return SourceDecision { edit, size };
+        return Ok(SourceDecision { edit, size });
     }
-    let becomes_file = |path: &SourcePath| incoming.get(path).is_some_and(|entry| !entry.is_directory());
     let mut size = TreeSize::default();
     let mut removed = Vec::new();
-    let mut unchanged = BTreeSet::new();
-    for entry in existing {
+    let mut unchanged = HashSet::new();
+    // Directories that are there and become files, or lie beneath one that does.
+    let mut gone: HashSet<&str> = HashSet::new();
+    let mut sorted: Vec<&SourceEntry> = existing.iter().collect();
+    // Parents sort before what they hold.
+    sorted.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    for entry in sorted {
         match incoming.get(&entry.path) {
             Some(new) if new.kind == entry.kind => {
-                unchanged.insert(entry.path.clone());
+                unchanged.insert(&entry.path);
             }
-            Some(_) => {}
-            None if entry.path.ancestors().any(|above| becomes_file(&above)) => removed.push(entry.path.clone()),
+            Some(new) => {
+                if entry.is_directory() && !new.is_directory() {
+                    gone.insert(entry.path.as_str());
+                }
+            }
+            None if entry.path.parent().is_some_and(|above| gone.contains(above)) => {
+                if entry.is_directory() {
+                    gone.insert(entry.path.as_str());
+                }
+                removed.push(entry.path.clone());
+            }
             None => size.add(entry),
         }
     }
@@ -215,7 +259,7 @@ pub fn import(existing: &[SourceEntry], replace: bool, incoming: Vec<SourceEntry
         size.add(entry);
     }
     let written = incoming.into_values().filter(|entry| !unchanged.contains(&entry.path)).collect();
-    SourceDecision { edit: SourceEdit { clear: false, removed, written }, size }
+    Ok(SourceDecision { edit: SourceEdit { clear: false, removed, written }, size })
 }
 
 fn missing_ancestors(nearby: &[SourceEntry], path: &SourcePath, at: Timestamp) -> Result<Vec<SourceEntry>> {
@@ -291,11 +335,24 @@ mod tests {
 
     #[test]
     fn importing_the_same_tree_again_writes_nothing() {
-        let first = import(&[], false, vec![file("a/b", 3), file("c", 1)], AT);
+        let first = import(&[], false, vec![file("a/b", 3), file("c", 1)], 3, AT).unwrap();
         let tree = first.edit.written.clone();
-        let again = import(&tree, false, vec![file("a/b", 3), file("c", 1)], Timestamp::from_micros(9));
+        let again = import(&tree, false, vec![file("a/b", 3), file("c", 1)], 3, Timestamp::from_micros(9)).unwrap();
         assert_eq!(again.edit, SourceEdit::default());
         assert_eq!(again.size, first.size);
+    }
+
+    #[test]
+    fn directories_count_among_the_members_of_an_import() {
+        let deep = |name: &str| file(&format!("{}/{name}", vec!["d"; 20].join("/")), 1);
+        let tree = vec![deep("a"), deep("b"), file("d/d/c", 1)];
+        let decision = import(&[], false, tree.clone(), 23, AT).unwrap();
+        assert_eq!((decision.edit.written.len(), decision.size.files), (23, 3));
+        for max in [19, 22] {
+            let error = import(&[], true, tree.clone(), max, AT).unwrap_err();
+            assert_eq!(error.code, Code::FileTooLarge);
+            assert_eq!(error.detail, Some(json!({ "max_members": max })));
+        }
     }
 
     proptest! {
@@ -316,7 +373,7 @@ mod tests {
                             .filter(|e| e.path == target || e.path.is_beneath(&target)).cloned().collect();
                         remove_tree(&subtree, size, &target)
                     }
-                    _ => Ok(import(&existing, bytes % 5 == 0, vec![file(&text, bytes), file("a/a", 1)], AT)),
+                    _ => import(&existing, bytes % 5 == 0, vec![file(&text, bytes), file("a/a", 1)], 9, AT),
                 };
                 if let Ok(decision) = decision {
                     apply(&mut tree, decision.edit);

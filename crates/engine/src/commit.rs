@@ -18,8 +18,12 @@ pub(crate) fn store_failed(error: StoreError) -> Error {
     Error::new(Code::BackendUnavailable, "the server's store does not answer").because(error)
 }
 
-/// The blob store does not answer.
+/// The blob store does not answer, or what it keeps is no longer what was stored.
 pub(crate) fn blobs_failed(error: BlobError) -> Error {
+    if matches!(error, BlobError::Missing(_) | BlobError::Damaged(_)) {
+        let message = "the file's contents are damaged or lost on the server; uploading the file again repairs it";
+        return Error::new(Code::ContentsDamaged, message).because(error);
+    }
     Error::new(Code::BackendUnavailable, "the server's file store does not answer").because(error)
 }
 

@@ -56,7 +56,7 @@ fn decode_line(line: &str) -> Option<SourceEntry> {
     let mut fields = line.splitn(5, ' ');
     let (kind, size, blob) = (fields.next()?, fields.next()?, fields.next()?);
     let modified_at = Timestamp::from_micros(fields.next()?.parse().ok()?);
-    let path = SourcePath::parse(fields.next()?).ok()?;
+    let path = SourcePath::recorded(fields.next()?).ok()?;
     let kind = match kind {
         "d" => EntryKind::Directory,
         "f" | "x" => EntryKind::File { executable: kind == "x", size: size.parse().ok()?, blob: blob.parse().ok()? },

@@ -25,7 +25,7 @@ impl Default for Limits {
             expanded_bytes: 2048 * MIB,
             file_bytes: 100 * MIB,
             members: 100_000,
-            depth: 64,
+            depth: 128,
         }
     }
 }

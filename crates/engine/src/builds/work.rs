@@ -56,6 +56,9 @@ pub(super) fn place_failed(name: &str, error: LayoutError) -> Stopped {
     if error.is_of_the_step() {
         return Stopped::failed(BuildFailureKind::Step, format!("{name} left what cannot be kept: {error}"));
     }
+    if error.is_of_an_entry() {
+        return Stopped::failed(BuildFailureKind::Internal, format!("{name}: {error}"));
+    }
     if error.is_out_of_space() {
         return Stopped::limit(BuildLimit::Disk, format!("{name}: the server's disk is full"));
     }

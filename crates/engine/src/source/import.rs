@@ -79,7 +79,8 @@ impl Engine {
                 let existing: Vec<SourceEntry> =
                     if replace { Vec::new() } else { self.store.source_list(id).await.map_err(store_failed)? };
                 let at = self.now();
-                let decision = source::import(&existing, replace, entries.clone(), at);
+                let most = self.settings.limits.import_members;
+                let decision = source::import(&existing, replace, entries.clone(), most, at)?;
                 let size = decision.size;
                 self.require_file_room(project.source, size)?;
                 let found = manifests(existing.iter().chain(&entries));

@@ -107,6 +107,10 @@ impl Stored<'_> {
         };
         let silent = reading == Reading::Unchanged || *method == Method::HEAD || self.bytes == 0;
         let body = if silent {
+            if *method == Method::HEAD && reading != Reading::Unchanged {
+                // What cannot be read is refused alike, with and without a body.
+                engine.blob_open(caller, self.blob).await?;
+            }
             Body::empty()
         } else {
             blob_body(engine.blob_open(caller, self.blob).await?.range(part.clone()))

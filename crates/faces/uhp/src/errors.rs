@@ -59,6 +59,7 @@ fn words(code: Code) -> Words {
         Code::CredentialInvalid => (401, "authentication_error", "invalid_credential"),
         Code::ScopeInsufficient => (403, "permission_error", "insufficient_scope"),
         Code::CapacityExhausted => (503, SERVER, "harness_unavailable"),
+        Code::ContentsDamaged => (500, SERVER, "stead_contents_damaged"),
         Code::BackendUnavailable => (503, SERVER, "environment_unavailable"),
         Code::Internal => (500, SERVER, "stead_internal"),
     };

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use stead_domain::ports::BlobError;
 
 /// Why a tree could not be laid out, sealed or removed.
@@ -18,6 +19,21 @@ pub enum LayoutError {
         /// Why it failed.
         #[source]
         source: io::Error,
+    },
+    /// A file's bytes are no longer what was uploaded.
+    #[error("the contents of `{path}` are damaged or lost on the server; uploading the file again repairs it")]
+    Contents {
+        /// The file, relative to the source.
+        path: String,
+        /// What is wrong with them.
+        #[source]
+        source: BlobError,
+    },
+    /// A path that no system call takes.
+    #[error("the path `{path}` is too long for this server")]
+    PathTooLong {
+        /// The path, relative to the source.
+        path: String,
     },
     /// A file's bytes cannot be had.
     #[error("failed to take `{path}` from the blob store")]
@@ -63,6 +79,27 @@ pub enum LayoutError {
 impl LayoutError {
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
+    }
+
+    /// What befell an entry of a source.
+    pub(crate) fn of_entry(action: &'static str, path: &str, error: Errno) -> Self {
+        match error {
+            Errno::NAMETOOLONG => Self::PathTooLong { path: path.to_owned() },
+            error => Self::io(action, Path::new(path), error.into()),
+        }
+    }
+
+    pub(crate) fn blob(path: &str, source: BlobError) -> Self {
+        let path = path.to_owned();
+        match source {
+            BlobError::Missing(_) | BlobError::Damaged(_) => Self::Contents { path, source },
+            BlobError::Io { .. } => Self::Blob { path, source },
+        }
+    }
+
+    /// Whether the fault lies in one entry of the source, which the message names, and trying again does not help.
+    pub fn is_of_an_entry(&self) -> bool {
+        matches!(self, Self::Contents { .. } | Self::PathTooLong { .. } | Self::Size { .. })
     }
 
     /// Whether the disk, a quota or the number of files ran out.

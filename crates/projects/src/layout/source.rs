@@ -1,17 +1,20 @@
 //! Laying a source tree out: a version's own files, or the working copy of one build step.
 //!
 //! Every path is a [`SourcePath`] and the target is a directory that we made and nobody else writes, so plain path
-//! operations stay beneath it. Files are created, never opened.
+//! operations stay beneath it. They go out from a descriptor of the target, so that the length of its own name does not
+//! count. Files are created, never opened.
 
-use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, Permissions};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 use stead_domain::ports::{BlobFile, Blobs};
-use stead_domain::source::{EntryKind, SourceEntry};
+use stead_domain::source::{EntryKind, SourceEntry, add_directories};
 use stead_domain::{BlobId, ProjectId, SourcePath, Timestamp, WorkspaceId};
 
 use super::{Layout, LayoutError, make_directory, sync_file_system};
@@ -80,38 +83,41 @@ pub(super) fn lay_out(
     mount_points: &[String],
 ) -> Result<(), LayoutError> {
     make_directory(target)?;
-    let mut made: Vec<SourcePath> = Vec::new();
+    let target = open_directory(target).map_err(|source| LayoutError::io("open", target, source.into()))?;
+    let mut made = HashSet::new();
     let mut files = Vec::new();
     for entry in entries {
-        made.extend(entry.path.ancestors());
+        add_directories(&mut made, &entry.path);
         match entry.kind {
-            EntryKind::Directory => made.push(entry.path.clone()),
+            EntryKind::Directory => {
+                made.insert(entry.path.as_str());
+            }
             EntryKind::File { executable, size, blob } => files.push(Planned { entry, executable, size, blob }),
         }
     }
+    let mut made: Vec<&str> = made.into_iter().collect();
     // Parents sort before what they hold.
     made.sort_unstable();
-    made.dedup();
-    let names = made.iter().map(SourcePath::as_str).chain(mount_points.iter().map(String::as_str));
-    for name in names {
-        make_one(&target.join(name))?;
+    for name in made.into_iter().chain(mount_points.iter().map(String::as_str)) {
+        make_one(&target, name)?;
     }
     let old = match form {
-        Form::Sealed { previous: Some((directory, entries)) } => {
-            Some((directory, entries.iter().map(|entry| (&entry.path, &entry.kind)).collect::<BTreeMap<_, _>>()))
-        }
+        // A version that was removed meanwhile shares nothing.
+        Form::Sealed { previous: Some((directory, entries)) } => open_directory(directory).ok().map(|directory| {
+            (directory, entries.iter().map(|entry| (&entry.path, &entry.kind)).collect::<BTreeMap<_, _>>())
+        }),
         _ => None,
     };
     let put = |file: &Planned<'_>| -> Result<(), LayoutError> {
-        let place = target.join(file.entry.path.as_str());
         if let Some((directory, entries)) = &old {
+            let path = file.entry.path.as_str();
             let same = entries.get(&file.entry.path).is_some_and(|kind| **kind == file.entry.kind);
             // Where linking fails (too many links, a version removed meanwhile) copying does as well.
-            if same && std::fs::hard_link(directory.join(file.entry.path.as_str()), &place).is_ok() {
+            if same && rustix::fs::linkat(directory, path, &target, path, AtFlags::empty()).is_ok() {
                 return Ok(());
             }
         }
-        put_file(&place, tree, file, form)
+        put_file(&target, tree, file, form)
     };
     // Two at a time: one waits for the disk while the other hashes or copies.
     let (one, other) = files.split_at(files.len() / 2);
@@ -130,28 +136,38 @@ struct Planned<'a> {
     blob: BlobId,
 }
 
-fn make_one(path: &Path) -> Result<(), LayoutError> {
-    match std::fs::create_dir(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        Err(error) => return Err(LayoutError::io("make the directory", path, error)),
-    }
-    // The mode must not depend on the server's umask.
-    std::fs::set_permissions(path, Permissions::from_mode(0o755))
-        .map_err(|source| LayoutError::io("set the mode of", path, source))
+fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn put_file(place: &Path, tree: &SourceTree<'_>, planned: &Planned<'_>, form: Form<'_>) -> Result<(), LayoutError> {
-    let io_error = |action| move |source| LayoutError::io(action, place, source);
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(place).map_err(io_error("create"))?;
+fn make_one(target: &OwnedFd, path: &str) -> Result<(), LayoutError> {
+    let is_directory = || {
+        let stat = rustix::fs::statat(target, path, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    };
+    match rustix::fs::mkdirat(target, path, Mode::RWXU) {
+        Ok(()) => {}
+        Err(Errno::EXIST) if is_directory() => {}
+        Err(error) => return Err(LayoutError::of_entry("make the directory", path, error)),
+    }
+    // The mode must not depend on the server's umask.
+    rustix::fs::chmodat(target, path, Mode::from_raw_mode(0o755), AtFlags::empty())
+        .map_err(|error| LayoutError::of_entry("set the mode of", path, error))
+}
+
+fn put_file(target: &OwnedFd, tree: &SourceTree<'_>, planned: &Planned<'_>, form: Form<'_>) -> Result<(), LayoutError> {
+    let path = planned.entry.path.as_str();
+    let io_error = |action| move |source| LayoutError::io(action, Path::new(path), source);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(target, path, flags, Mode::RUSR | Mode::WUSR);
+    let mut file = File::from(file.map_err(|error| LayoutError::of_entry("create", path, error))?);
     let replacement = match form {
         Form::Working { replaced } => replaced.iter().find(|(path, _)| *path == planned.entry.path),
         Form::Sealed { .. } => None,
     };
     match replacement {
         Some((_, bytes)) => io::Write::write_all(&mut file, bytes).map_err(io_error("write"))?,
-        None => copy_blob(&mut file, place, tree, planned)?,
+        None => copy_blob(&mut file, tree, planned)?,
     }
     let mode = match (form, planned.executable) {
         (Form::Sealed { .. }, false) => 0o444,
@@ -163,14 +179,15 @@ fn put_file(place: &Path, tree: &SourceTree<'_>, planned: &Planned<'_>, form: Fo
     set_modified(&file, planned.entry.modified_at).map_err(io_error("set the time of"))
 }
 
-fn copy_blob(file: &mut File, place: &Path, tree: &SourceTree<'_>, planned: &Planned<'_>) -> Result<(), LayoutError> {
-    let path = || planned.entry.path.to_string();
-    let mut reader = tree
-        .blobs
-        .open_blocking(tree.workspace, planned.blob)
-        .map_err(|source| LayoutError::Blob { path: path(), source })?;
-    let found = copy_bytes(&mut reader, file).map_err(|source| LayoutError::io("write", place, source))?;
-    if found == planned.size { Ok(()) } else { Err(LayoutError::Size { path: path(), expected: planned.size, found }) }
+fn copy_blob(file: &mut File, tree: &SourceTree<'_>, planned: &Planned<'_>) -> Result<(), LayoutError> {
+    let path = planned.entry.path.as_str();
+    let opened = tree.blobs.open_blocking(tree.workspace, planned.blob);
+    let mut reader = opened.map_err(|source| LayoutError::blob(path, source))?;
+    let found = copy_bytes(&mut reader, file).map_err(|source| LayoutError::io("write", Path::new(path), source))?;
+    if found == planned.size {
+        return Ok(());
+    }
+    Err(LayoutError::Size { path: path.to_owned(), expected: planned.size, found })
 }
 
 /// Copies within the kernel where it can: a file system that shares blocks copies nothing.

@@ -6,7 +6,8 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use stead_domain::build::PlacedLayer;
 use stead_domain::ports::MountSource;
-use stead_domain::{LayerId, Slug};
+use stead_domain::source::{EntryKind, SourceEntry};
+use stead_domain::{BlobId, LayerId, Slug, SourcePath};
 use stead_projects::environment::{Installed, SystemPackages};
 use stead_projects::layout::{PreviousVersion, SourceTree, Whiteouts, remove_tree, seal_tree};
 use stead_projects::plan::{self, BuildSettings};
@@ -67,6 +68,65 @@ fn unchanged_files_are_links_to_the_previous_version() {
 
     remove_tree(&target.layout.version(workspace(), project(), 1)).unwrap();
     assert_eq!(std::fs::read_to_string(two.join("same.txt")).unwrap(), "a");
+}
+
+/// Sources from before there were limits are laid out, too.
+#[test]
+fn deep_and_long_paths_cost_what_they_are_long() {
+    let mut target = Project::new();
+    target.put("a", "deep", false);
+    let file = target.source.remove("a").unwrap();
+    let longest = format!("{}{}", format!("{}/", "l".repeat(199)).repeat(19), "y".repeat(SourcePath::MAX - 3800));
+    let deep = format!("{}f", "d/".repeat(1900));
+    let mut entries = Vec::new();
+    for text in [longest.as_str(), &deep] {
+        let path = SourcePath::recorded(text).unwrap();
+        entries.extend(path.ancestors().map(|above| SourceEntry {
+            path: above,
+            kind: EntryKind::Directory,
+            modified_at: file.modified_at,
+        }));
+        entries.push(SourceEntry { path, ..file.clone() });
+    }
+    let peak = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let before = peak();
+    for number in [1, 2] {
+        let tree =
+            SourceTree { workspace: workspace(), project: project(), number, entries: &entries, blobs: &target.blobs };
+        let plan = InstallPlan { steps: Vec::new(), log: Vec::new() };
+        let previous = (number == 2).then_some(PreviousVersion { number: 1, entries: &entries });
+        target.layout.lay_out_version(&tree, &plan, previous).unwrap();
+    }
+    assert!(peak() - before < 200_000, "{} KiB more", peak() - before);
+    assert_eq!(target.blobs.opened(), 2, "the second version shares both files");
+    let top = target.layout.version_source(workspace(), project(), 2);
+    let root = rustix::fs::openat(CWD, &top, rustix::fs::OFlags::PATH, Mode::empty()).unwrap();
+    for path in [longest, deep] {
+        assert_eq!(rustix::fs::statat(&root, path, rustix::fs::AtFlags::empty()).unwrap().st_size, 4);
+    }
+    remove_tree(&target.layout.version(workspace(), project(), 2)).unwrap();
+}
+
+#[test]
+fn a_file_whose_contents_are_lost_is_named() {
+    let mut target = Project::new();
+    target.put("src/there.txt", "a", false);
+    let mut entries: Vec<_> = target.source.values().cloned().collect();
+    let lost = SourceEntry {
+        path: SourcePath::parse("src/lost.txt").unwrap(),
+        kind: EntryKind::File { executable: false, size: 3, blob: BlobId::from_bytes([7; 32]) },
+        modified_at: entries[0].modified_at,
+    };
+    entries.push(lost);
+    let tree =
+        SourceTree { workspace: workspace(), project: project(), number: 1, entries: &entries, blobs: &target.blobs };
+    let plan = InstallPlan { steps: Vec::new(), log: Vec::new() };
+    let error = target.layout.lay_out_version(&tree, &plan, None).unwrap_err();
+    assert!(error.is_of_an_entry() && error.to_string().contains("`src/lost.txt` are damaged or lost"), "{error}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ named_columns!(
     OperationKind: OperationKind::parse,
     OperationState: OperationState::parse,
     Slug: |word: &str| Some(Slug::from_stored(word.to_owned())),
-    SourcePath: |word: &str| SourcePath::parse(word).ok(),
+    SourcePath: |word: &str| SourcePath::recorded(word).ok(),
     Stage: Stage::parse,
     TurnState: TurnState::parse,
 );
