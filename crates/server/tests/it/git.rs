@@ -82,7 +82,7 @@ fn every_sort_of_ref_is_taken_from_plain_files_and_from_a_git_server() {
             (Some("v0.9"), "old\n", Some("refs/tags/v0.9")),
             (Some("v1.0"), "old\n", Some("refs/tags/v1.0")),
             (Some(old), "old\n", None),
-            (None, "main\n", Some("HEAD")),
+            (None, "main\n", Some("refs/heads/main")),
             (Some("refs/heads/feature/x"), "feature\n", Some("refs/heads/feature/x")),
         ] {
             let answer = import(&api, &environment, &json!({"url": url, "ref": reference})).ok();
@@ -105,9 +105,10 @@ fn every_sort_of_ref_is_taken_from_plain_files_and_from_a_git_server() {
         assert_eq!((executable("a/run.sh"), executable("VERSION")), (json!(true), Value::Null));
         assert!(paths(&api, &environment).iter().all(|path| path != "old.txt" && !path.contains(".git")), "{tree}");
         let missing = "f".repeat(40);
-        for reference in ["nope", &missing] {
+        for reference in ["nope", &missing, &old[..8]] {
             let message = invalid(&import(&api, &environment, &json!({"url": url, "ref": reference})));
             assert!(message.contains(reference), "{message}");
+            assert_eq!(message.contains("40 or 64 digits"), reference == &old[..8], "{message}");
         }
         assert_eq!(
             api.get(&format!("/v1/environments/{environment}/files")).ok(),
