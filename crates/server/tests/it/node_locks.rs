@@ -1,6 +1,8 @@
 //! Projects with a lock of npm, pnpm or Yarn, and workspaces: what the lock names is installed, is there in a session, is not
 //! installed again for an edit of the source, and a lock that no longer fits is refused.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -155,4 +157,63 @@ fn a_lock_from_another_platform_or_without_its_tool_is_refused_before_anything_i
     let project = api.environment("toolless", &[("package.json", "{}"), ("pnpm-lock.yaml", PNPM_9)]);
     let failure = fails(&api, &project);
     assert!(failure.contains("`pnpm-lock.yaml` needs pnpm, which this server does not have"), "{failure}");
+}
+
+/// An archive of a package that exports `value`, and its two hashes: SHA-1 in hexadecimal, SHA-512 in base64.
+fn archive(value: &str) -> (Vec<u8>, String, String) {
+    let script = r#"
+import base64, gzip, hashlib, io, sys, tarfile
+made = io.BytesIO()
+with tarfile.open(fileobj=made, mode="w") as archive:
+    package = '{"name":"@nobody-has/kept","version":"1.0.0","main":"index.js"}'
+    for path, text in {"package/package.json": package, "package/index.js": f"module.exports = {sys.argv[1]!r}\n"}.items():
+        member = tarfile.TarInfo(path)
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text.encode()))
+packed = gzip.compress(made.getvalue(), mtime=0)
+hashes = hashlib.sha1(packed).hexdigest(), base64.b64encode(hashlib.sha512(packed).digest()).decode()
+sys.stderr.write(" ".join(hashes))
+sys.stdout.buffer.write(packed)
+"#;
+    let made = Command::new("/usr/bin/python3").args(["-c", script, value]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let hashes = String::from_utf8(made.stderr).unwrap();
+    let (short, long) = hashes.split_once(' ').unwrap();
+    (made.stdout, short.to_owned(), long.to_owned())
+}
+
+#[test]
+fn archives_of_the_source_are_taken_as_they_are_now() {
+    needs_root!();
+    let server = toolchain::networked(&[]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let put = |project: &str, path: &str, content: &[u8]| {
+        api.send("PUT", &format!("/v1/environments/{project}/files/{path}"), &[], content).ok();
+    };
+    let kept = "node -p 'require(\"@nobody-has/kept\")'";
+    for (name, manager) in [("n", "npm"), ("p", "pnpm@10.0.0"), ("y", "yarn@1.22.22"), ("b", "yarn@4.5.0")] {
+        let manifest = format!(
+            r#"{{"name":"a","version":"1.0.0","packageManager":"{manager}","dependencies":{{"@nobody-has/kept":"file:vendor/kept.tgz"}}}}"#
+        );
+        let project = api.environment(name, &[("package.json", manifest.as_str())]);
+        for value in ["one", "two"] {
+            put(&project, "vendor/kept.tgz", &archive(value).0);
+            api.build(&project);
+            assert_eq!(session(&api, &harness, &project, kept), format!("{value}\n"), "{manager}");
+        }
+    }
+    // A mirror in the source, which is the only place that has the package.
+    let (content, short, long) = archive("three");
+    let lock = format!(
+        "# yarn lockfile v1\n\n\n\"@nobody-has/kept@1.0.0\":\n  version \"1.0.0\"\n  \
+         resolved \"https://one.example/@nobody-has/kept/-/kept-1.0.0.tgz#{short}\"\n  integrity sha512-{long}\n"
+    );
+    let manifest = r#"{"name":"a","version":"1.0.0","dependencies":{"@nobody-has/kept":"1.0.0"}}"#;
+    let settings = "yarn-offline-mirror \"./kept\"\n";
+    let files = [("package.json", manifest), ("yarn.lock", lock.as_str()), (".yarnrc", settings)];
+    let project = api.environment("mirrored", &files);
+    put(&project, "kept/@nobody-has-kept-1.0.0.tgz", &content);
+    api.build(&project);
+    assert_eq!(session(&api, &harness, &project, kept), "three\n");
 }

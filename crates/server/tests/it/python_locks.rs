@@ -3,6 +3,8 @@
 //! The locks name indexes that do not exist, as the locks of a project do for a server that has a mirror: versions and hashes
 //! are what counts.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -117,5 +119,82 @@ fn a_lock_that_does_not_fit_its_manifest_ends_the_build_by_name() {
         assert_eq!(record["status"], "failed", "{record:#}");
         let error = text(&record["error"]);
         assert!(error.contains(&format!("`{lock}` cannot be used: it does not fit {}", files[0].0)), "{error}");
+    }
+}
+
+/// A wheel of one module, which holds `value`.
+fn wheel(name: &str, value: &str) -> Vec<u8> {
+    let script = r#"
+import io, sys, zipfile
+name, value = sys.argv[1:]
+info = f"{name}-1.0.dist-info/"
+files = {
+    f"{name}.py": f"V = {value!r}\n",
+    info + "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+    info + "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+files[info + "RECORD"] = "".join(path + ",,\n" for path in [*files, info + "RECORD"])
+made = io.BytesIO()
+with zipfile.ZipFile(made, "w") as wheel:
+    for path, content in files.items():
+        wheel.writestr(zipfile.ZipInfo(path), content)
+sys.stdout.buffer.write(made.getvalue())
+"#;
+    let made = Command::new("/usr/bin/python3").args(["-c", script, name, value]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    made.stdout
+}
+
+fn put_wheel(api: &Api, project: &str, name: &str, content: &[u8]) {
+    let path = format!("/v1/environments/{project}/files/wheels/{name}-1.0-py3-none-any.whl");
+    api.send("PUT", &path, &[], content).ok();
+}
+
+#[test]
+fn a_changed_wheel_of_the_same_name_is_the_one_that_is_installed() {
+    needs_root!();
+    let server = toolchain::networked(&[]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    for (name, requirements) in [
+        ("linked", "--no-index\n-f wheels\nkept==1.0\n"),
+        ("named", "--no-index\n./wheels/kept-1.0-py3-none-any.whl\n"),
+        ("ranged", "--no-index\n-f wheels\nkept\n"),
+    ] {
+        let project = api.environment(name, &[("requirements.txt", requirements)]);
+        for value in ["one", "two"] {
+            put_wheel(&api, &project, "kept", &wheel("kept", value));
+            api.build(&project);
+            assert_eq!(python(&api, &harness, &project, "import kept; print(kept.V)"), format!("{value}\n"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn one_hash_in_requirements_lets_nothing_in_without_its_own() {
+    needs_root!();
+    let server = toolchain::networked(&[]);
+    let api = Api::of(&server);
+    let front = "--no-index\n-f wheels\n";
+    let (content, zeros) = (wheel("kept", "one"), "0".repeat(64));
+    let script = "import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], \"rb\").read()).hexdigest())";
+    let place = server.data().join("kept.whl");
+    std::fs::write(&place, &content).unwrap();
+    let hashed = Command::new("/usr/bin/python3").args(["-c", script]).arg(&place).output().unwrap();
+    let hash = String::from_utf8(hashed.stdout).unwrap().trim().to_owned();
+    for (name, lines, more, ready) in [
+        ("whole", format!("kept==1.0 --hash=sha256:{hash}\n"), String::new(), true),
+        ("wrong", format!("kept==1.0 --hash=sha256:{zeros}\n"), String::new(), false),
+        ("ranged", format!("kept>=1.0 --hash=sha256:{zeros}\n"), String::new(), false),
+        ("beside", format!("other==1.0\nkept==1.0 --hash=sha256:{hash}\n"), String::new(), false),
+        ("included", "other==1.0\n-r more.txt\n".to_owned(), format!("kept==1.0 --hash=sha256:{hash}\n"), false),
+    ] {
+        let files = [("requirements.txt", format!("{front}{lines}")), ("more.txt", more)];
+        let project = api.environment(name, &files.each_ref().map(|(path, text)| (*path, text.as_str())));
+        put_wheel(&api, &project, "kept", &content);
+        put_wheel(&api, &project, "other", &wheel("other", "one"));
+        let record = api.ended_build(&project, api.begin_build(&project));
+        assert_eq!(record["status"] == "ready", ready, "{name}: {record:#}");
+        assert!(ready || text(&record["log"]).to_lowercase().contains("hash"), "{name}: {}", text(&record["log"]));
     }
 }
