@@ -28,8 +28,7 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
     let setup = "echo made-by-$(cat marker) > made.txt\n";
     let project = api.environment("pin", &[("marker", "one"), ("lib/same.py", "x = 1\n"), ("setup.sh", setup)]);
     assert_eq!(api.build(&project)["version"], 1);
-    let harness = api.post("/v1/harnesses", &json!({"name": "n", "base": "shell", "environment": project})).ok();
-    let harness = text(&harness["id"]).to_owned();
+    let harness = api.harness();
 
     let looping = format!(
         "touch looping-$N; while [ ! -e done-$N ]; do ( {HASH} ); sleep 0.05; done; cat made.txt /env/pin/made.txt"
@@ -92,7 +91,7 @@ fn a_turn_sees_one_version_whatever_happens_to_the_project() {
     let told = text(&refusal["message"]);
     assert!(told.contains("the session has read") && told.contains("`metadata.environment`"), "{told}");
     // Reading nothing is a way on, for later tasks as well.
-    let script = "echo ${PROJECT_ROOT-none}; ls /env 2>/dev/null";
+    let script = "printf %s ${PROJECT_ROOT-none}; ls /env 2>/dev/null";
     let named = json!({"input": script, "previous_response_id": back["id"], "metadata": {"environment": ""}});
     let detached = api.ask(&named).ok();
     assert_eq!((said(&detached).as_str(), &detached["metadata"]["environment_version"]), ("none", &json!(null)));
