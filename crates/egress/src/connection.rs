@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use stead_outbound::Dialer;
+use stead_outbound::{DialError, Dialer, NameRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UnixStream};
@@ -37,7 +37,14 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) async fn dial(&self, target: &Target) -> Result<TcpStream, Failure> {
-        Ok(self.dialer.connect(&target.host, target.port, &self.dial_policy).await?)
+        match self.dialer.connect(&target.host, target.port, &self.dial_policy).await {
+            Err(DialError::NameNotAllowed { .. } | DialError::PortNotAllowed { .. })
+                if matches!(self.policy.names, NameRule::Hosts(_)) =>
+            {
+                Err(RefusalCode::AnotherHost.into())
+            }
+            connected => Ok(connected?),
+        }
     }
 
     /// Counts and logs a refusal; the target is absent when the request could not be understood.
@@ -61,6 +68,8 @@ pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
     let mut reader = Buffered::new(Counted::new(reader, Arc::clone(&traffic)));
     let mut writer = Counted::new(writer, Arc::clone(&traffic));
     loop {
+        // What was read ahead belongs to the next request, so it does not count as taken.
+        let taken = traffic.up() - reader.peek().len() as u64;
         let request = match read_request(&mut reader, &shared, &traffic).await {
             Ok(Some(request)) => request,
             Ok(None) => return,
@@ -76,7 +85,7 @@ pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
             }
             Request::Forward(request) => {
                 let target = request.target.clone();
-                match forward::run(request, &mut reader, &mut writer, &shared, &traffic).await {
+                match forward::run(request, taken, &mut reader, &mut writer, &shared, &traffic).await {
                     Ok(true) => {}
                     Ok(false) => return,
                     Err(failure) => return part(failure, Some(&target), &mut reader, &mut writer, &shared).await,

@@ -18,16 +18,17 @@ use crate::{RefusalCode, framing};
 /// Interim responses (100 to 199) passed on per request.
 const MAX_INTERIM: usize = 16;
 
-/// Carries out the request; returns whether the client's connection goes on.
+/// Carries out the request; returns whether the client's connection goes on. `taken` is what the client had sent before it.
 pub(crate) async fn run(
     request: Forward,
+    taken: u64,
     reader: &mut ClientReader,
     writer: &mut ClientWriter,
     shared: &Shared,
     traffic: &Traffic,
 ) -> Result<bool, Failure> {
     let upstream = shared.dial(&request.target).await?;
-    let (up, down) = (traffic.up(), traffic.down());
+    let down = traffic.down();
     let outcome = {
         let mut exchange = pin!(exchange(&request, upstream, reader, writer));
         tokio::select! {
@@ -43,7 +44,7 @@ pub(crate) async fn run(
         }
         Err(failure) => Err(failure),
         Ok(goes_on) => {
-            let (sent, received) = (traffic.up() - up, traffic.down() - down);
+            let (sent, received) = (traffic.up() - taken - reader.peek().len() as u64, traffic.down() - down);
             let (label, host, port) = (&shared.policy.label, &request.target.host, request.target.port);
             tracing::info!(label, %host, port, decision = "forwarded", sent, received, "egress");
             Ok(goes_on)

@@ -64,9 +64,12 @@ impl Policy {
         Self::new(label.into(), names, PortRule::from_iter([80, 443]))
     }
 
-    /// One host, a name or an address literal, on these ports, whatever a tunnel to it carries.
+    /// One host, a name or an address literal, on these ports, whatever a tunnel to it carries. It is given up after 30 seconds
+    /// of silence: there is nothing else to do meanwhile.
     pub fn only(label: impl Into<String>, host: Host, ports: impl IntoIterator<Item = u16>) -> Self {
-        Self::new(label.into(), NameRule::Hosts(BTreeSet::from([host])), PortRule::from_iter(ports))
+        let mut policy = Self::new(label.into(), NameRule::Hosts(BTreeSet::from([host])), PortRule::from_iter(ports));
+        policy.limits.idle = Duration::from_secs(30);
+        policy
     }
 
     fn new(label: String, names: NameRule, ports: PortRule) -> Self {

@@ -33,6 +33,9 @@ codes! {
     NameNotAllowed = "name_not_allowed", "403 Forbidden", "the network policy does not allow this host";
     /// The policy lists exact names, and an address was asked for.
     AddressLiteral = "ip_literal", "403 Forbidden", "the network policy allows names, not addresses";
+    /// The policy is for one host, and this is another host or port. Its status tells it from any answer of the host's: a
+    /// redirect that is not followed is no refusal by the host.
+    AnotherHost = "another_host", "470 Another Host", "only one host may be reached, and this is another host or port";
     /// The policy does not open the port.
     PortNotAllowed = "port_not_allowed", "403 Forbidden", "the network policy does not allow this port";
     /// No address of the host may be reached.

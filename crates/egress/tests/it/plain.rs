@@ -5,7 +5,7 @@ use std::time::Duration;
 use stead_egress::{Policy, PortRule};
 use tokio::io::AsyncWriteExt;
 
-use crate::harness::{Proxy, answering, read_all, read_until, refusal, upstream};
+use crate::harness::{Log, Proxy, answering, read_all, read_until, refusal, upstream};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=5\r\n\r\nhi";
 
@@ -84,6 +84,50 @@ async fn a_registry_on_a_denied_address_is_reached_by_its_name_alone() {
     for host in ["127.0.0.1", "other.test", "x.mirror.test"] {
         assert_eq!(refusal(&proxy.ask(&close(host)).await), "address_denied", "{host}");
     }
+}
+
+#[tokio::test]
+async fn what_leads_away_from_the_one_host_is_told_from_its_own_refusals() {
+    let (address, _) = answering("\r\n\r\n", OK).await;
+    let policy = Policy::only("t", "one.test".parse().unwrap(), [address.port()]);
+    assert_eq!(policy.limits.idle, Duration::from_secs(30), "a silent host is given up soon");
+    let ports = policy.ports.clone();
+    let proxy = Proxy::open(policy, &[address], |policy| policy.ports = ports);
+    let mut client = proxy.client().await;
+    client.write_all(get(&format!("one.test:{}", address.port())).as_bytes()).await.unwrap();
+    assert!(read_until(&mut client, "hi").await.starts_with("HTTP/1.1 200 "));
+    for request in [get("one.test:81"), get("two.test"), "CONNECT two.test:443 HTTP/1.1\r\n\r\n".to_owned()] {
+        let answer = proxy.ask(&request).await;
+        assert_eq!(refusal(&answer), "another_host", "{request:?}");
+        assert!(answer.starts_with("HTTP/1.1 470 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_says_how_much_each_request_sent() {
+    let (address, _) = answering("body", OK).await;
+    let proxy = Proxy::open(Policy::open("t"), &[address], |_| {});
+    let host = format!("a.test:{}", address.port());
+    let post = format!("POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody");
+    let log = Log::default();
+    let lines = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut client = proxy.client().await;
+    // In one write: what was read ahead is the second request's.
+    client.write_all(post.repeat(2).as_bytes()).await.unwrap();
+    for _ in 0..2 {
+        read_until(&mut client, "hi").await;
+    }
+    let line = format!(" sent={} received=", post.len());
+    // A line is written after the answer has gone out.
+    for _ in 0..500 {
+        if log.text().matches(&line).count() == 2 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not twice `{line}` in {}", log.text());
 }
 
 #[tokio::test]

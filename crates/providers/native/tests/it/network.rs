@@ -127,7 +127,7 @@ async fn one_host_is_all_that_an_import_reaches() {
     let runtime = sandbox.runtime();
     assert_eq!(run(&*runtime, &fetch(&format!("http://{declared}/"))).await.stdout, "hello\nrefused\n");
     for wrong in [format!("http://{other}/"), format!("http://localhost:{}/", declared.port())] {
-        assert_eq!(run(&*runtime, &fetch(&wrong)).await.stdout, "403\nrefused\n", "{wrong}");
+        assert_eq!(run(&*runtime, &fetch(&wrong)).await.stdout, "470\nrefused\n", "{wrong}");
     }
     sandbox.close().await.unwrap();
 }
