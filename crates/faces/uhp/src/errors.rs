@@ -94,6 +94,18 @@ impl Failure {
         failure
     }
 
+    /// The body comes in a coding that is not taken off here (RFC 9110 §8.4, §15.5.16).
+    pub(crate) fn encoded_body(coding: &str) -> Self {
+        let words = Words {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            kind: INVALID,
+            code: "stead_content_encoding_unsupported",
+        };
+        let shown: String = coding.chars().take(40).collect();
+        let message = format!("`Content-Encoding: {shown}` is not taken off here; send the bytes as they are to be kept");
+        Self::new(Error::invalid("Content-Encoding", message), words)
+    }
+
     /// No route has this path.
     pub(crate) fn unknown_route() -> Self {
         let words = Words { status: StatusCode::NOT_FOUND, kind: INVALID, code: "stead_unknown_route" };

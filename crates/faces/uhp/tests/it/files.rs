@@ -69,6 +69,23 @@ async fn reads_are_partial_conditional_and_silent() {
 }
 
 #[tokio::test]
+async fn a_body_is_the_whole_file_as_it_is_to_be_kept() {
+    let server = Server::start().await;
+    let file = format!("/v1/environments/{}/files/a.txt", server.environment("Demo").await);
+    let put = async |headers: &[(&str, &str)]| call(&server, Method::PUT, &file, headers, "x").await;
+    let part = put(&[("content-range", "bytes 0-0/5")]).await;
+    part.refused(400, "invalid_input");
+    assert!(part.text().contains("Content-Range"), "{}", part.text());
+    for coding in ["gzip", "identity, br"] {
+        let coded = put(&[("content-encoding", coding)]).await;
+        coded.refused(415, "stead_content_encoding_unsupported");
+        assert!(coded.text().contains(coding), "{}", coded.text());
+    }
+    assert_eq!(call(&server, Method::GET, &file, &[], "").await.status.as_u16(), 404, "nothing was written");
+    assert_eq!(put(&[("content-encoding", "Identity")]).await.status.as_u16(), 200);
+}
+
+#[tokio::test]
 async fn writes_happen_only_to_what_the_caller_has_seen() {
     let server = Server::start().await;
     let files = format!("/v1/environments/{}/files", server.environment("Demo").await);

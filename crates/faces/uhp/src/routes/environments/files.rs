@@ -16,6 +16,7 @@ use stead_engine::{Engine, FileWrite};
 use super::{Answer, json};
 use crate::auth::{Reader, Writer};
 use crate::download::{Display, Stored};
+use crate::errors::Failure;
 use crate::names::{Names, RawSourcePath};
 use crate::query::{self, Query};
 use crate::state::FaceState;
@@ -64,6 +65,21 @@ fn described(mut response: Response, entry: &SourceEntry) -> Answer {
     Ok(response)
 }
 
+/// Refuses a body that is not the file as it is to be kept: a part of it, or its bytes in a coding.
+fn check_whole(headers: &HeaderMap) -> std::result::Result<(), Failure> {
+    if headers.contains_key(header::CONTENT_RANGE) {
+        let message = "`Content-Range` is not taken: a write is of the whole file";
+        return Err(Error::invalid("Content-Range", message).into());
+    }
+    for value in headers.get_all(header::CONTENT_ENCODING) {
+        let coding = value.to_str().unwrap_or("?").trim();
+        if !(coding.is_empty() || coding.eq_ignore_ascii_case("identity")) {
+            return Err(Failure::encoded_body(coding));
+        }
+    }
+    Ok(())
+}
+
 pub(super) async fn read(
     Reader(caller): Reader,
     State(state): State<FaceState>,
@@ -95,6 +111,7 @@ pub(super) async fn write(
 ) -> Answer {
     let limit = state.engine.limits().file_bytes;
     body::check_length(&headers, limit)?;
+    check_whole(&headers)?;
     let write = FileWrite {
         path: path.parse_file()?,
         executable: executable(&headers, &query)?,
