@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
 
 use crate::error::{Code, Error, Result};
 
@@ -34,12 +36,18 @@ impl Slug {
     }
 
     /// Derives the segment from a project's name (UHP Environments §2). A name must start with a letter or a digit;
-    /// every run of characters outside the alphabet becomes one `-`.
+    /// Latin letters stand without their marks; every run of other characters outside the alphabet becomes one `-`.
     pub fn from_name(name: &str) -> Result<Self> {
         Self::check_name(name)?;
         let name = name.trim();
         let mut slug = String::new();
-        for character in name.chars().flat_map(char::to_lowercase) {
+        for character in
+            name.chars().flat_map(char::to_lowercase).nfkd().filter(|character| !is_combining_mark(*character))
+        {
+            if let Some(plain) = plain_letters(character) {
+                slug.push_str(plain);
+                continue;
+            }
             match character {
                 'a'..='z' | '0'..='9' | '_' => slug.push(character),
                 '.' if !slug.is_empty() && !slug.ends_with(['.', '-']) => slug.push('.'),
@@ -71,6 +79,24 @@ impl Slug {
     }
 }
 
+/// The Latin letters that are no plain letter with a mark, as people write them without.
+fn plain_letters(character: char) -> Option<&'static str> {
+    Some(match character {
+        'ß' => "ss",
+        'æ' => "ae",
+        'œ' => "oe",
+        'ø' => "o",
+        'đ' | 'ð' => "d",
+        'ł' => "l",
+        'þ' => "th",
+        'ħ' => "h",
+        'ı' => "i",
+        'ŋ' => "n",
+        'ŧ' => "t",
+        _ => return None,
+    })
+}
+
 impl fmt::Display for Slug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -90,15 +116,26 @@ mod tests {
             ("content studio", "content-studio"),
             ("  a  ", "a"),
             ("v1.2..3", "v1.2.3"),
-            ("Émile's app", "mile-s-app"),
+            ("Émile's app", "emile-s-app"),
+            ("ünï", "uni"),
+            ("u\u{308}ni\u{308}", "uni"),
+            ("Straße Łódź Ærø Ğİı", "strasse-lodz-aero-gii"),
+            ("é", "e"),
+            ("日本 x", "x"),
             ("under_score", "under_score"),
             ("x/../../etc", "x-etc"),
         ] {
             assert_eq!(Slug::from_name(name).unwrap().as_str(), slug, "{name}");
         }
-        for (name, renamed) in
-            [("", false), ("   ", false), ("-a", false), ("../x", false), ("é", true), ("日本", true), ("\u{0}", false)]
-        {
+        for (name, renamed) in [
+            ("", false),
+            ("   ", false),
+            ("-a", false),
+            ("../x", false),
+            ("日本", true),
+            ("Привет", true),
+            ("\u{0}", false),
+        ] {
             assert_eq!(Slug::from_name(name).unwrap_err().code, Code::ProjectInvalid, "{name}");
             assert_eq!(Slug::check_name(name).is_ok(), renamed, "{name}");
         }
