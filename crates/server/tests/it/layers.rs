@@ -174,3 +174,20 @@ fn no_layer_is_stale_and_none_is_another_tenants() {
     second.shows("v1", "v1", "v1");
     beside.shows("v1", "v1", "v1");
 }
+
+#[test]
+fn a_fresh_build_begins_with_an_empty_cache() {
+    needs_root!();
+    let server = TestServer::start(&[("sessions.network", "disabled")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let script = "ls -A /var/cache/stead > kept.txt; mkdir -p /var/cache/stead/tool; chmod 500 /var/cache/stead/tool";
+    let project = api.environment("cached", &[("setup.sh", script)]);
+    for (edit, query, expected) in [("1", "", ""), ("2", "", "tool\n"), ("3", "?fresh=1", ""), ("4", "", "tool\n")] {
+        api.put(&project, "edit.txt", edit);
+        let begun = api.send("POST", &format!("/v1/environments/{project}/build{query}"), &[], b"").ok();
+        let record = api.ended_build(&project, begun["version"].as_u64().unwrap());
+        assert_eq!(record["status"], "ready", "{record:#}");
+        assert_eq!(seen(&api, &harness, &project, "cat $PROJECT_ROOT/kept.txt"), expected, "build {edit}");
+    }
+}
