@@ -68,7 +68,8 @@ fn any_legal_name_comes_back_as_it_went_in() {
     let mut names: Vec<String> = serde_json::from_str(text).unwrap();
     // Both spellings of one accent are names of their own; the longest segment and the longest path.
     names.extend(["e\u{301}.txt".to_owned(), "\u{e9}.txt".to_owned(), "\u{20ac}".repeat(85)]);
-    names.push(format!("{}{}", "0123456/".repeat(511), "x".repeat(6)));
+    let longest = format!("{}{}", format!("{}/", "x".repeat(199)).repeat(12), "y".repeat(198));
+    names.push(longest.clone());
     for name in &names {
         let path = project.file(&format!("d/{}", encoded(name)));
         let put = project.api.send("PUT", &path, &[], name.as_bytes());
@@ -84,8 +85,13 @@ fn any_legal_name_comes_back_as_it_went_in() {
         project.api.delete(&path).ok();
         assert!(!project.tree().contains_key(&format!("d/{name}")), "{name}");
     }
-    let long =
-        [format!("d/{}", "x".repeat(256)), format!("{}x", "0123456/".repeat(512)), "%FF".to_owned(), "a%C3".to_owned()];
+    let long = [
+        format!("d/{}", "x".repeat(256)),
+        format!("d/{longest}y"),
+        format!("{}x", "d/".repeat(128)),
+        "%FF".to_owned(),
+        "a%C3".to_owned(),
+    ];
     for path in long {
         assert_eq!(project.put(&path, b"x", Framing::Length).1["code"], "environment_invalid", "{path}");
     }
@@ -282,4 +288,42 @@ fn the_client_writes_only_over_what_it_has_seen() {
     assert_eq!(done(&client(&["chmod", "demo", "-x", "bin/run.sh"]))["executable"], false);
     assert_eq!(client(&["files", "demo", "--under", "nothing"]).status, 1);
     assert_eq!(client(&["rm", "demo", "bin/run.sh", "--if-match", written["etag"].as_str().unwrap()]).status, 0);
+}
+
+#[test]
+fn a_hundred_thousand_entries_are_listed_in_pages_and_whole() {
+    let server = server();
+    let project = Project::make(&server, "Large");
+    let mut tar = tar::Builder::new(Vec::new());
+    for directory in 0..100 {
+        for file in 0..990 {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(0);
+            header.set_mode(0o644);
+            header.set_cksum();
+            tar.append_data(&mut header, format!("d{directory:02}/f{file:03}"), &b""[..]).unwrap();
+        }
+    }
+    let import = format!("{}/import", project.path);
+    let answer = project.api.send("POST", &import, &[], &tar.into_inner().unwrap()).ok();
+    assert_eq!((&answer["written"], &answer["skipped"]), (&json!(99_000), &json!(0)));
+    let listing = |query: &str| project.api.get(&format!("{}/files{query}", project.path)).ok();
+    let whole = listing("");
+    let entries = whole["entries"].as_array().unwrap();
+    assert_eq!((entries.len(), &whole["count"], &whole["bytes"]), (99_100, &json!(99_000), &json!(0)));
+    let mut paged: Vec<Value> = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = listing(&format!("?limit=10000{after}"));
+        assert_eq!((&page["count"], &page["bytes"]), (&json!(99_000), &json!(0)));
+        paged.extend(page["entries"].as_array().unwrap().iter().cloned());
+        let Some(next) = page["stead_after"].as_str() else { break };
+        after = format!("&after={}", next.replace('/', "%2F"));
+    }
+    assert_eq!(&paged, entries, "the pages together are the whole");
+    let under = listing("?under=d42&limit=10");
+    assert_eq!(
+        (under["entries"][0]["path"].as_str(), under["entries"].as_array().unwrap().len()),
+        (Some("d42/f000"), 10)
+    );
 }

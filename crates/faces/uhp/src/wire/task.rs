@@ -123,8 +123,8 @@ impl CreateResponse {
     }
 
     /// The environment that is named: in `metadata`, or, as the chapter's first text has it, beside `input`. Both may be there
-    /// when they agree. Where one is there and names none (`null`, or empty), and the other does not name one either, the task
-    /// reads nothing.
+    /// when they agree. Where one is an empty text, and the other does not name one either, the task reads nothing; `null` is as good
+    /// as absent, as many clients write every field that they know.
     pub fn environment(&self) -> Result<ProjectChoice> {
         let inner = self.text("environment")?;
         let outer = match &self.environment {
@@ -139,8 +139,8 @@ impl CreateResponse {
             (Some(inner), _) => (inner, "metadata.environment"),
             (None, Some(outer)) => (outer, "environment"),
             (None, None) => {
-                let inside = self.metadata.as_ref().is_some_and(|metadata| metadata.contains_key("environment"));
-                let said = inside || self.environment != Field::Absent;
+                let inside = self.metadata.as_ref().and_then(|metadata| metadata.get("environment"));
+                let said = inside.is_some_and(Value::is_string) || matches!(self.environment, Field::Given(_));
                 return Ok(if said { ProjectChoice::Nothing } else { ProjectChoice::Usual });
             }
         };
@@ -208,9 +208,9 @@ mod tests {
             (json!({"environment": one, "metadata": {"environment": one}}), named),
             (json!({"environment": one}), named),
             (json!({"environment": ""}), ProjectChoice::Nothing),
-            (json!({"environment": null}), ProjectChoice::Nothing),
+            (json!({"environment": null}), ProjectChoice::Usual),
             (json!({"metadata": {"environment": ""}}), ProjectChoice::Nothing),
-            (json!({"metadata": {"environment": null}}), ProjectChoice::Nothing),
+            (json!({"metadata": {"environment": null}}), ProjectChoice::Usual),
             (json!({"metadata": {}}), ProjectChoice::Usual),
             (json!({}), ProjectChoice::Usual),
         ] {
