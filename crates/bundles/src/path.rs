@@ -5,8 +5,8 @@
 
 use std::{borrow::Borrow, fmt};
 
-/// The longest path, in bytes, that fits a system call on Linux beneath the directory that a session sees.
-pub const PATH_MAX_BYTES: usize = 4000;
+/// The longest path, in bytes, that every store keeps and that fits a system call on Linux beneath any directory.
+pub const PATH_MAX_BYTES: usize = 2600;
 /// The longest single name, in bytes, that a Linux file system stores.
 pub const SEGMENT_MAX_BYTES: usize = 255;
 
@@ -45,7 +45,7 @@ pub enum PathRefusal {
     #[error("has a segment longer than 255 bytes")]
     SegmentTooLong,
     /// The whole is longer than [`PATH_MAX_BYTES`].
-    #[error("is longer than 4000 bytes")]
+    #[error("is longer than 2600 bytes")]
     TooLong,
     /// More segments than the caller's limit.
     #[error("is nested too deeply")]

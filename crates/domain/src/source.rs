@@ -4,6 +4,7 @@
 //! here keep the tree consistent: no file lies beneath a file, and every entry's ancestors are directories.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::BuildHasher;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -184,7 +185,7 @@ pub fn remove_tree(subtree: &[SourceEntry], size: TreeSize, path: &SourcePath) -
 
 /// Adds the directories that `path` lies in to those that other paths lie in. Over many paths each directory is looked at
 /// once: whatever lies above one that was found was found with it.
-pub fn add_directories<'a>(found: &mut HashSet<&'a str>, path: &'a SourcePath) {
+pub fn add_directories<'a, S: BuildHasher>(found: &mut HashSet<&'a str, S>, path: &'a SourcePath) {
     let mut above = path.parent();
     while let Some(directory) = above.filter(|directory| found.insert(directory)) {
         above = directory.rsplit_once('/').map(|(parent, _)| parent);

@@ -14,8 +14,8 @@ use crate::driver::{Connection, Value};
 use crate::rows::{event, idempotency, layer, session, source, upload};
 use crate::table::{Stored, Versioned};
 
-/// Rows per statement of those that take many. More would save PostgreSQL some round trips, but SQLite looks each value's
-/// place up by its name, which costs the square of their number.
+/// Rows per statement of those that take many. More would save PostgreSQL some round trips, but where places have numbers
+/// SQLite looks each of them up, which costs the square of how many there are.
 pub(crate) const CHUNK: usize = 100;
 
 /// Why a commit's changes were not carried out.
@@ -151,6 +151,14 @@ pub(crate) fn tuples(rows: usize, width: usize, first: usize) -> String {
     text
 }
 
+/// Tuples whose values are all that a statement has. SQLite finds a numbered place by its name, which costs the square of
+/// their number; one without a number is just the next.
+fn all_tuples(connection: &Connection, rows: usize, width: usize) -> String {
+    let Connection::Sqlite(_) = connection else { return tuples(rows, width, 1) };
+    let tuple = format!("({})", vec!["?"; width].join(", "));
+    vec![tuple; rows].join(", ")
+}
+
 /// Carries out a statement over many rows. Full chunks all have the same text, which is worth keeping prepared.
 async fn many(
     connection: &mut Connection,
@@ -176,7 +184,8 @@ async fn append(connection: &mut Connection, events: &[Event]) -> Result<(), Ref
         for event in chunk {
             values.extend(event.values()?);
         }
-        let sql = event::INSERT_MANY.to_owned() + &tuples(chunk.len(), event::WIDTH, 1) + event::UNLESS_TAKEN;
+        let sql =
+            event::INSERT_MANY.to_owned() + &all_tuples(connection, chunk.len(), event::WIDTH) + event::UNLESS_TAKEN;
         if many(connection, Event::TABLE, sql, values, chunk.len()).await? != chunk.len() as u64 {
             return Err(Refusal::Conflict(Event::TABLE));
         }
@@ -199,7 +208,8 @@ async fn edit_source(connection: &mut Connection, project: ProjectId, edit: &Sou
         for entry in chunk {
             source::write(project, entry, &mut values)?;
         }
-        let sql = source::WRITE_MANY.to_owned() + &tuples(chunk.len(), source::WIDTH, 1) + source::REPLACING;
+        let sql =
+            source::WRITE_MANY.to_owned() + &all_tuples(connection, chunk.len(), source::WIDTH) + source::REPLACING;
         many(connection, TABLE, sql, values, chunk.len()).await?;
     }
     Ok(())

@@ -113,17 +113,17 @@ async fn what_a_power_cut_tore_is_never_served_and_repaired_by_the_next_put() {
 /// Changes one byte of the only file below `directory` that holds `content`.
 fn damage(directory: &Path, content: &[u8]) {
     let mut found = 0;
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(directory).expect("the test owns the directory") {
+        let path = entry.expect("the test owns the directory").path();
         if path.is_dir() {
             damage(&path, content);
             continue;
         }
-        let mut bytes = fs::read(&path).unwrap();
+        let mut bytes = fs::read(&path).expect("the test owns the directory");
         if let Some(at) = bytes.windows(content.len()).position(|window| window == content) {
             bytes[at + content.len() / 2] ^= 1;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("the test owns the directory");
+            fs::write(&path, bytes).expect("the test owns the directory");
             found += 1;
         }
     }

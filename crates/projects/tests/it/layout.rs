@@ -76,7 +76,7 @@ fn deep_and_long_paths_cost_what_they_are_long() {
     let mut target = Project::new();
     target.put("a", "deep", false);
     let file = target.source.remove("a").unwrap();
-    let longest = format!("{}{}", format!("{}/", "l".repeat(199)).repeat(19), "y".repeat(SourcePath::MAX - 3800));
+    let longest = format!("{}{}", format!("{}/", "l".repeat(199)).repeat(20), "y".repeat(90));
     let deep = format!("{}f", "d/".repeat(1900));
     let mut entries = Vec::new();
     for text in [longest.as_str(), &deep] {

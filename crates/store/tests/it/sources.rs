@@ -1,5 +1,6 @@
 //! Sources: thousands of entries at a time, in the order of their paths.
 
+use std::fmt::Write as _;
 use std::time::Instant;
 
 use stead_domain::SourcePath;
@@ -50,6 +51,23 @@ async fn twenty_thousand_entries_round_trip(database: TestDatabase) {
     commit(&store, Changes::new().remove(Removal::Source(project.id))).await;
     assert_eq!(store.source_list(project.id).await.unwrap(), []);
     assert_eq!(paths(&store.source_list(bystander.id).await.unwrap()), ["a"]);
+}
+
+/// PostgreSQL's index takes no more than a third of a page, and compresses what it can.
+async fn the_longest_path_is_kept(database: TestDatabase) {
+    let store = database.open().await;
+    let project = Samples::new(1).project("p");
+    let mut text = String::new();
+    let mut random = 1_u64;
+    while text.len() < SourcePath::MAX {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let _ = write!(text, "{:x}{}", random >> 8, if text.len() % 200 > 180 { "/" } else { "" });
+    }
+    text.truncate(SourcePath::MAX - 1);
+    text.push('x');
+    let edit = written(vec![source_file(&text, 1)]);
+    commit(&store, Changes::new().source(project.id, edit)).await;
+    assert_eq!(paths(&store.source_at(project.id, &[path(&text)]).await.unwrap()), [text.as_str()]);
 }
 
 async fn an_edit_clears_then_removes_then_writes(database: TestDatabase) {
@@ -139,6 +157,7 @@ async fn pages_follow_each_other_in_the_order_of_bytes(database: TestDatabase) {
 
 on_both!(
     pages_follow_each_other_in_the_order_of_bytes,
+    the_longest_path_is_kept,
     twenty_thousand_entries_round_trip,
     an_edit_clears_then_removes_then_writes,
     questions_about_paths_are_exact,
