@@ -41,6 +41,8 @@ struct Reader<R> {
     budget_limit: u64,
     body: u64,
     padding: u64,
+    /// A block of zeros was seen.
+    ended: bool,
 }
 
 /// Pass 1.
@@ -51,6 +53,10 @@ pub(super) fn list<R: Read>(stream: R, limits: &Limits) -> Result<ArchivePlan, A
     while let Some(member) = reader.next(!any)? {
         planner.add(&member.name, member.found)?;
         any = true;
+    }
+    if !reader.ended {
+        // Whoever wrote it may have died between two members, and what is missing is told by nothing else.
+        return Err(ArchiveError::corrupt("it has no end mark, as if it were cut off behind a member"));
     }
     // Only a compressed stream's end carries the checksum of what was read before it.
     reader.drain()?;
@@ -99,6 +105,7 @@ impl<R: Read> Reader<R> {
             budget_limit: limits.expanded_bytes,
             body: 0,
             padding: 0,
+            ended: false,
         }
     }
 
@@ -149,7 +156,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Moves to the next header. `None` at the end, which is a block of zeros or the end of the stream.
+    /// Moves to the next header. `None` at the end, which is a block of zeros or, unmarked, the end of the stream.
     fn next_header(&mut self, first: bool) -> Result<Option<Fields>, ArchiveError> {
         let body = std::mem::take(&mut self.body);
         self.skip(body)?;
@@ -161,7 +168,10 @@ impl<R: Read> Reader<R> {
         }
         let mut block = [0; BLOCK_BYTES];
         match self.fill(&mut block)? {
-            BLOCK_BYTES if block == [0; BLOCK_BYTES] => return Ok(None),
+            BLOCK_BYTES if block == [0; BLOCK_BYTES] => {
+                self.ended = true;
+                return Ok(None);
+            }
             BLOCK_BYTES => {}
             0 if !first => return Ok(None),
             _ if first => return Err(ArchiveError::NotAnArchive { found: "the compressed data holds no tar" }),

@@ -28,6 +28,11 @@ fn header(tar: &mut Vec<u8>, kind: u8, name: impl AsRef<[u8]>, size: u64) {
     tar.extend_from_slice(&block);
 }
 
+/// The same with the end mark of a tar.
+fn ended(tar: &[u8]) -> Vec<u8> {
+    [tar, &[0; 1024]].concat()
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).expect("a vector takes all");
@@ -87,7 +92,7 @@ fn links_and_directories_have_no_body_whatever_their_size_says() {
         header(&mut tar, kind, name, 100);
     }
     member(&mut tar, b'0', "file", b"text");
-    let (report, collected) = read_bytes(&tar).unwrap();
+    let (report, collected) = read_bytes(&ended(&tar)).unwrap();
     assert_eq!((report.skipped.count, report.directories, &collected.files["file"].1[..]), (2, 1, &b"text"[..]));
 }
 
@@ -117,7 +122,7 @@ fn names_that_clash_or_escape_are_skipped() {
     member(&mut tar, b'0', "w/\u{1}", b"x");
     member(&mut tar, b'0', "w/a\\..\\b", b"x");
     member(&mut tar, b'0', "1/2/3/4/5/6", b"x");
-    let (report, collected) = read(Cursor::new(&tar), &small()).unwrap();
+    let (report, collected) = read(Cursor::new(ended(&tar)), &small()).unwrap();
     assert_eq!(collected.files.keys().collect::<Vec<_>>(), ["a.txt", "a/b"]);
     assert_eq!(collected.directories.iter().collect::<Vec<_>>(), ["d"]);
     assert_eq!(report.wrapper.as_deref(), Some("w"));
@@ -129,6 +134,12 @@ fn names_that_clash_or_escape_are_skipped() {
 fn what_follows_an_archive_is_ignored_and_what_is_missing_is_not() {
     let mut tar = Vec::new();
     member(&mut tar, b'0', "a.txt", b"text");
+    // Whoever packed it died behind a whole member: no compressor tells.
+    for cut in [tar.clone(), gzip(&tar), tar[..600].to_vec()] {
+        let error = read_bytes(&cut).unwrap_err().to_string();
+        assert!(error.contains("end"), "{error}");
+    }
+    assert!(read_bytes(&[tar.as_slice(), &[0; 512]].concat()).is_ok(), "one block of zeros is an end");
     tar.resize(tar.len() + 1024, 0);
     let gzipped = gzip(&tar);
     for archive in [&tar, &gzipped] {
@@ -160,7 +171,7 @@ fn apple_doubles_are_litter_only_beside_their_file() {
     member(&mut tar, b'0', "./proj/._a", b"x");
     member(&mut tar, b'0', "./proj/a", b"a");
     member(&mut tar, b'0', "./proj/._own", b"kept");
-    let (report, collected) = read_bytes(&tar).unwrap();
+    let (report, collected) = read_bytes(&ended(&tar)).unwrap();
     assert_eq!(collected.files.keys().collect::<Vec<_>>(), ["._own", "a"]);
     assert_eq!((report.ignored, report.skipped.count), (2, 0));
 }
@@ -183,7 +194,7 @@ fn a_name_in_an_unknown_encoding_is_skipped_and_named_and_never_guessed() {
     member(&mut tar, b'0', b"caf\xe9.txt", b"x");
     member(&mut tar, b'0', b"d\xf6r/a.txt", b"x");
     member(&mut tar, b'0', "café.txt", b"y");
-    let (_, collected) = read(Cursor::new(&tar), &small()).unwrap();
+    let (_, collected) = read(Cursor::new(ended(&tar)), &small()).unwrap();
     assert_eq!(collected.files.keys().collect::<Vec<_>>(), ["café.txt"]);
     let reason = "its name is not UTF-8".to_owned();
     let skipped = ["caf\u{fffd}.txt", "d\u{fffd}r/a.txt"].map(|name| (name.to_owned(), reason.clone()));
