@@ -253,7 +253,14 @@ fn a_token_opens_a_repository_and_goes_nowhere_else() {
     }
     // Another port is another host: nothing is asked of it, and so nothing told.
     let answer = import(&api, &environment, &json!({"url": git.url_with(IN_URL, "away", "r.git")}));
-    invalid(&answer);
+    let message = invalid(&answer);
+    assert!(message.contains("redirects to another host"), "{message}");
+    answers.push(answer.text());
+    // A host that says back what it was sent is not quoted.
+    let answer = import(&api, &environment, &json!({"url": git.url_with(IN_URL, "echo", "r.git")}));
+    assert!(git.hits().iter().any(|hit| hit.path.starts_with("/echo/") && hit.authorization.is_some()));
+    let message = invalid(&answer);
+    assert!(!message.contains("leaked"), "{message}");
     answers.push(answer.text());
     assert!(other.hits().is_empty(), "{:?}", other.hits());
 
@@ -280,11 +287,47 @@ fn a_token_opens_a_repository_and_goes_nowhere_else() {
     });
     answers.push(slow.text());
     slow.ok();
-    for needle in ["tok-CANARY", "wrong-CANARY"] {
+    // The last two are in base64 what the header holds, and a part of it.
+    for needle in ["tok-CANARY", "wrong-CANARY", "dXNlcjpzM2NyZXQv", "czNjcmV0L3Rvay", "dG9rLUNBTkFS"] {
         assert!(answers.iter().all(|answer| !answer.contains(needle)), "{answers:?}");
         assert!(!server.log().contains(needle), "the log holds it");
         assert_eq!(holds(server.data(), needle.as_bytes()), None);
     }
+    nothing_is_left(&server);
+}
+
+#[test]
+fn odd_repositories_are_refused_for_what_is_odd() {
+    needs_root!();
+    let (server, git) = (TestServer::start(ALLOWED), GitServer::start(None));
+    // Ten objects that stand for ten thousand million directories.
+    git.make(
+        "bomb.git",
+        "tree=$(git mktree </dev/null)
+         for level in 1 2 3 4 5 6 7 8 9 10; do
+           tree=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\\t%s\\n' $tree $n; done | git mktree)
+         done
+         git update-ref refs/heads/main $(git commit-tree -m bomb $tree);",
+    );
+    git.make("links.git", "ln -s a b; git add -A; git commit -qm one;");
+    git.make("broken.git", "echo one >file.txt; git add -A; git commit -qm one;");
+    let gone = "f".repeat(40);
+    std::fs::write(git.path("broken.git").join("refs/heads/gone"), format!("{gone}\n")).unwrap();
+    std::fs::write(git.path("broken.git").join("info/refs"), format!("{gone}\trefs/heads/gone\n")).unwrap();
+    let api = Api::of(&server);
+    let environment = api.environment("odd", &[("kept.txt", "kept")]);
+    let began = Instant::now();
+    let message = invalid(&import(&api, &environment, &json!({"url": git.url("smart", "bomb.git")})));
+    assert!(message.contains("directories"), "{message}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+
+    let message = invalid(&import(&api, &environment, &json!({"url": git.url("smart", "links.git")})));
+    assert!(message.contains("nothing would be left"), "{message}");
+
+    let wanted = "1".repeat(40);
+    let message = invalid(&import(&api, &environment, &json!({"url": git.url("dumb", "broken.git"), "ref": wanted})));
+    assert!(message.contains(&wanted) && !message.contains(&gone), "{message}");
+    assert_eq!(paths(&api, &environment), ["kept.txt"]);
     nothing_is_left(&server);
 }
 

@@ -31,7 +31,8 @@ pub(crate) struct Hit {
 }
 
 /// Serves the repositories in a directory at `/dumb/…`, `/smart/…`, `/private/…` (with credentials), `/moved/…` (leads to
-/// `/private/…`), `/away/…` (leads to another server) and `/slow/…` (private, and takes three seconds).
+/// `/private/…`), `/away/…` (leads to another server), `/slow/…` (private, and takes three seconds) and `/echo/…` (fails, and says
+/// the credentials that it was sent).
 pub(crate) struct GitServer {
     root: Arc<tempfile::TempDir>,
     port: u16,
@@ -141,6 +142,7 @@ fn serve(connection: TcpStream, root: &Path, port: u16, away: u16, hits: &Mutex<
             backend(root, &method, rest, &headers, &body)
         }
         "moved" => redirect(port, &format!("private/{rest}")),
+        "echo" if authorization.is_some() => echo(&authorization.unwrap_or_default()),
         "away" => redirect(away, &format!("private/{rest}")),
         _ => b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\n".to_vec(),
     };
@@ -156,6 +158,15 @@ fn split(answer: &[u8]) -> (&[u8], &[u8]) {
         Some(end) => (&answer[..end + 2], &answer[end + 4..]),
         None => (answer, b""),
     }
+}
+
+/// What git shows of a server's failure: its own words.
+fn echo(authorization: &str) -> Vec<u8> {
+    let packet = |text: &str| format!("{:04x}{text}", text.len() + 4);
+    let words = format!("ERR leaked {authorization} and {}", &authorization["Basic ".len() + 8..]);
+    let body = format!("{}0000{}", packet("# service=git-upload-pack\n"), packet(&words));
+    let kind = "application/x-git-upload-pack-advertisement";
+    format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 fn redirect(port: u16, path: &str) -> Vec<u8> {
