@@ -129,6 +129,13 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_of_bun_says_what_becomes_of_a_build() {
+        let [ignored] = ignored_manifests(&["bun.lock", "package.json"], "{}")[..] else { panic!("one is ignored") };
+        assert_eq!(ignored.path, "bun.lock");
+        assert!(ignored.reason.starts_with("Bun is not supported: a build fails unless"), "{}", ignored.reason);
+    }
+
+    #[test]
     fn what_may_be_read_is_not() {
         assert!(names(&["requirements-dev.txt"], "-r requirements-dev.txt\n").is_empty());
         assert!(names(&["web/package.json"], "{\"workspaces\": [\"web\"]}").is_empty());
