@@ -102,7 +102,8 @@ impl Failure {
             code: "stead_content_encoding_unsupported",
         };
         let shown: String = coding.chars().take(40).collect();
-        let message = format!("`Content-Encoding: {shown}` is not taken off here; send the bytes as they are to be kept");
+        let message =
+            format!("`Content-Encoding: {shown}` is not taken off here; send the bytes as they are to be kept");
         Self::new(Error::invalid("Content-Encoding", message), words)
     }
 

@@ -50,7 +50,8 @@ pub(super) fn hint(code: &str) -> Option<&'static str> {
         "session_busy" => "wait for the running task, or start another session",
         "quota_exhausted" => {
             "`stead usage` shows how much is kept beside each quota; `stead project delete` and `stead project \
-             remove-version` give something up, and `stead collect` with an admin key gives the room back at once"
+             remove-version` give something up, and `stead collect` with an admin key gives its room back: that of file \
+             contents once the server's `collection.grace` has passed"
         }
         "environment_exists" => "two projects cannot have one mount path; choose another name",
         _ => return None,
