@@ -11,6 +11,7 @@ mod client;
 mod collect;
 mod configuration;
 mod crash;
+mod damage;
 mod declared;
 mod doctor;
 mod field_cases;
