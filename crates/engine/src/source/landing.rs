@@ -183,7 +183,6 @@ impl Engine {
             file_bytes: limits.file_bytes,
             members: limits.import_members,
             depth: SourcePath::MAX_DEPTH,
-            ..ArchiveLimits::default()
         }
     }
 }
