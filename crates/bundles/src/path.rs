@@ -12,8 +12,8 @@ pub const SEGMENT_MAX_BYTES: usize = 255;
 
 /// A relative path of one or more ordinary segments, separated by `/`.
 ///
-/// It has no empty, `.` or `..` segment, no backslash, no control character and no drive letter, so joining it to a
-/// directory never leaves that directory (UHP Environments §3).
+/// It has no empty, `.` or `..` segment, no control character, no drive, and no backslash that could be read as any of
+/// them, so joining it to a directory never leaves that directory (UHP Environments §3).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundlePath(Box<str>);
 
@@ -35,8 +35,8 @@ pub enum PathRefusal {
     /// Two separators with nothing between them.
     #[error("contains an empty segment")]
     EmptySegment,
-    /// A backslash, which half of the world reads as a separator.
-    #[error("contains a backslash")]
+    /// A backslash that leads elsewhere where it is read as a separator.
+    #[error("leaves the root where a backslash separates segments")]
     Backslash,
     /// A control character, the zero byte included.
     #[error("contains a control character")]
@@ -61,15 +61,8 @@ impl BundlePath {
         if name.starts_with('/') {
             return Err(PathRefusal::Absolute);
         }
-        if name.contains('\\') {
-            return Err(PathRefusal::Backslash);
-        }
         if name.chars().any(char::is_control) {
             return Err(PathRefusal::Control);
-        }
-        let mut bytes = name.bytes();
-        if bytes.next().is_some_and(|first| first.is_ascii_alphabetic()) && bytes.next() == Some(b':') {
-            return Err(PathRefusal::Drive);
         }
         let trimmed = name.strip_suffix('/').unwrap_or(name);
         let mut kept = String::with_capacity(trimmed.len());
@@ -89,6 +82,16 @@ impl BundlePath {
         }
         if kept.is_empty() {
             return Err(PathRefusal::Root);
+        }
+        // It is a character like any other where reading it as a separator would lead nowhere else. What writes it as a
+        // separator (a zip) is for whoever reads that format.
+        let leads_out = |part: &str| matches!(part, "" | "." | "..") || part.ends_with(':');
+        if kept.contains('\\') && kept.split(['/', '\\']).any(leads_out) {
+            return Err(PathRefusal::Backslash);
+        }
+        let is_drive = |text: &str| matches!(text.as_bytes(), [letter, b':'] if letter.is_ascii_alphabetic());
+        if kept.split_once('/').is_some_and(|(first, _)| is_drive(first)) {
+            return Err(PathRefusal::Drive);
         }
         Ok(Self(kept.into_boxed_str()))
     }
@@ -171,7 +174,12 @@ mod tests {
             ("a//b", Err(PathRefusal::EmptySegment)),
             ("..\\x", Err(PathRefusal::Backslash)),
             ("C:/x", Err(PathRefusal::Drive)),
-            ("c:x", Err(PathRefusal::Drive)),
+            ("c:notes.txt", Ok("c:notes.txt")),
+            ("w\\x.txt", Ok("w\\x.txt")),
+            ("./w\\x.txt/", Ok("w\\x.txt")),
+            ("./C:/x", Err(PathRefusal::Drive)),
+            ("C:\\x", Err(PathRefusal::Backslash)),
+            ("\\\\host\\x", Err(PathRefusal::Backslash)),
             ("a\0b", Err(PathRefusal::Control)),
             ("a\r\n", Err(PathRefusal::Control)),
         ];

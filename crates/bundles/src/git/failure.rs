@@ -65,6 +65,7 @@ const WORDS: &[(&str, GitFailure)] = &[
     ("connect tunnel failed", GitFailure::Unreachable),
     ("response 403 from proxy", GitFailure::Unreachable),
     ("from proxy after connect", GitFailure::Unreachable),
+    ("non-properly terminated", GitFailure::Unreachable),
     ("operation too slow", GitFailure::Unreachable),
     ("operation timed out", GitFailure::Unreachable),
     ("empty reply from server", GitFailure::Unreachable),
@@ -124,6 +125,10 @@ mod tests {
             ),
             (
                 "fatal: unable to access 'https://h/': Failed to connect to h port 443: Connection refused",
+                GitFailure::Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/': gnutls_handshake() failed: The TLS connection was non-properly terminated.",
                 GitFailure::Unreachable,
             ),
             ("remote: certificate\nfatal: the \u{7}bell", GitFailure::Other("the bell".to_owned())),

@@ -211,18 +211,19 @@ mod tests {
             line("160000", "commit", "-", "vendor/lib"),
             line("100644", "blob", "1", "a/.GIT/config"),
             line("100644", "blob", "1", "a\\b"),
+            line("100644", "blob", "1", "a\\..\\b"),
         ]
         .concat();
         let tree = GitTree::parse(listing.as_bytes(), &Limits::default()).unwrap();
         let files: Vec<_> = tree.files.iter().map(|file| (file.path.as_str(), file.executable, file.size)).collect();
-        assert_eq!(files, [("a run.sh", true, 0), ("b/x.txt", false, 3)]);
+        assert_eq!(files, [("a run.sh", true, 0), ("a\\b", false, 1), ("b/x.txt", false, 3)]);
         let skipped: Vec<_> =
             tree.skipped_members.iter().map(|member| format!("{}: {}", member.name, member.reason)).collect();
         let expected = [
             "link: it is a symbolic link",
             "vendor/lib: it is a submodule, which is not followed",
             "a/.GIT/config: its name contains `.git`",
-            "a\\b: its name contains a backslash",
+            "a\\..\\b: its name leaves the root where a backslash separates segments",
         ];
         assert_eq!((skipped, tree.skipped), (expected.map(str::to_owned).to_vec(), 4));
         assert_eq!(tree.submodules, ["vendor/lib"]);
