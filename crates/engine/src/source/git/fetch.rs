@@ -67,9 +67,7 @@ impl Engine {
         let spec = format!("+{id}:{TAKEN}");
         match self.git_fetch_specs(commands, true, &[&spec]).await?.failure {
             None => {}
-            Some(
-                GitFailure::NotShallow | GitFailure::NoSuchRef | GitFailure::Other(_) | GitFailure::Unquoted,
-            ) => {
+            Some(GitFailure::NotShallow | GitFailure::NoSuchRef | GitFailure::Other(_) | GitFailure::Unquoted) => {
                 let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
                 match self.git_fetch_specs(commands, false, &all).await?.failure {
                     None => {}

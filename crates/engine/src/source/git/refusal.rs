@@ -35,7 +35,8 @@ pub(super) fn no_such_ref(import: &GitImport) -> Error {
 /// The host gives the commit out neither by its id nor beneath its refs.
 pub(super) fn commit_not_given(import: &GitImport) -> Error {
     let id = &import.reference;
-    let why = "the host does not give it out by its id, and not all of its branches and tags can be fetched to look for it";
+    let why =
+        "the host does not give it out by its id, and not all of its branches and tags can be fetched to look for it";
     invalid("ref", format!("the commit `{id}` could not be fetched: {why}"))
 }
 
@@ -78,10 +79,9 @@ impl Engine {
     /// What git's failure means for the import.
     pub(super) fn git_refused(&self, import: &GitImport, failure: GitFailure) -> Error {
         match failure {
-            GitFailure::Credentials if import.is_private() => invalid(
-                "url",
-                "the credentials were refused: the host does not let them read this repository",
-            ),
+            GitFailure::Credentials if import.is_private() => {
+                invalid("url", "the credentials were refused: the host does not let them read this repository")
+            }
             GitFailure::Credentials => {
                 invalid("url", "the repository needs credentials, and reading it without any was refused")
             }
