@@ -60,12 +60,15 @@ impl Engine {
         }
         let cancelling = self.builds.cancel(id, number);
         let mut waiter = self.hub.listen(Topic::Project(id));
-        while cancelling == Cancelling::TooLate {
-            let build = self.build_get(caller, id, number).await?;
-            if build.state.is_ended() {
-                return Ok(build);
+        if cancelling == Cancelling::TooLate {
+            // Its end is a commit away.
+            loop {
+                let build = self.build_get(caller, id, number).await?;
+                if build.state.is_ended() {
+                    return Ok(build);
+                }
+                waiter.wait().await;
             }
-            waiter.wait().await;
         }
         if cancelling == Cancelling::Idle {
             self.decide(|| async {

@@ -75,8 +75,8 @@ fn npm(lines: &[&str]) -> Option<String> {
 
 /// Yarn's newer versions number what they say; 0 is no fault.
 fn berry(lines: &[&str]) -> Option<String> {
-    let faults = lines.iter().filter(|line| line.starts_with("➤ YN") && !line.starts_with("➤ YN0000"));
-    faults.last().map(|line| line.split_once('│').map_or(*line, |(_, said)| said).trim().to_owned())
+    let mut faults = lines.iter().rev().filter(|line| line.starts_with("➤ YN") && !line.starts_with("➤ YN0000"));
+    faults.next().map(|line| line.split_once('│').map_or(*line, |(_, said)| said).trim().to_owned())
 }
 
 fn first(lines: &[&str], starts: &[&str]) -> Option<String> {

@@ -18,7 +18,7 @@ const CONNECT: &str = include_str!("connect.sh");
 /// Where the repository lies inside.
 pub(super) const REPOSITORY: &str = "/import/repository";
 /// How long a command that stays inside may take: what it reads is bounded, and the host is not asked.
-const LOCAL: Duration = Duration::from_secs(60);
+const LOCAL: Duration = Duration::from_mins(1);
 /// The most that is kept of what a command says beside its output.
 const SAID: usize = 64 << 10;
 
