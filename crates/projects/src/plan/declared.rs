@@ -213,7 +213,11 @@ mod tests {
         );
         assert!(after.steps[0].pinned);
         // One environment, and the node packages' own layer is the one without declarations.
-        let venvs = after.steps.iter().flat_map(|step| &step.commands).filter(|c| c.argv.iter().any(|a| a.contains("EnvBuilder")));
+        let venvs = after
+            .steps
+            .iter()
+            .flat_map(|step| &step.commands)
+            .filter(|c| c.argv.iter().any(|a| a.contains("EnvBuilder")));
         assert_eq!((venvs.count(), after.steps[4].key), (1, before.steps[3].key));
         // npm keeps what a lock says as long as it sees the lock.
         assert_eq!(after.steps[5].files, after.steps[4].files);
@@ -261,7 +265,9 @@ mod tests {
     fn the_declared_interpreter_makes_the_environment_and_the_default_stands_in_for_it() {
         let made_by = |plan: &InstallPlan| {
             let mut commands = plan.steps.iter().flat_map(|step| &step.commands);
-            commands.find(|command| command.argv.iter().any(|a| a.contains("EnvBuilder"))).map(|command| command.argv[0].clone())
+            commands
+                .find(|command| command.argv.iter().any(|a| a.contains("EnvBuilder")))
+                .map(|command| command.argv[0].clone())
         };
         let default = plan(&project(), &declared(&[], &[], &[], ""));
         let same = plan(&project(), &declared(&[], &[], &[], "3.11"));
