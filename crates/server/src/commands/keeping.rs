@@ -30,10 +30,16 @@ fn row(name: &str, kept: Kept, shown: impl Fn(u64) -> String) -> Vec<String> {
 pub(crate) async fn collect(context: &Context) -> Result<(), Failure> {
     let collected = context.client.post::<Collected>("/stead/v1/collect").await?;
     context.console.show(&collected.json, || {
-        let Collected { versions, layers, caches, uploads, blobs, bytes, .. } = collected.value;
+        let Collected { versions, layers, caches, uploads, blobs, unnamed, bytes, .. } = collected.value;
+        let waiting = match unnamed {
+            0 => String::new(),
+            some => {
+                format!("{} that nothing names: removed once their grace has passed\n", count(some, "file content"))
+            }
+        };
         let bytes = size(bytes);
         format!(
-            "removed {}, {}, {}, {} and {}: {bytes}\n",
+            "removed {}, {}, {}, {} and {}: {bytes}\n{waiting}",
             count(versions, "version"),
             count(layers, "layer"),
             count(caches, "installer cache"),
