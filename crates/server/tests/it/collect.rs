@@ -202,28 +202,30 @@ fn sessions_keep_their_versions(settings: &[(&str, &str)]) {
     let project = api.environment("race", &[]);
     build_with(&api, &project, "0");
     let harness = api.post("/v1/harnesses", &json!({"name": "n", "base": "shell", "environment": project})).ok();
-    let over = AtomicBool::new(false);
+    // Two sessions begin with every version, in the moment in which the one before it may be given up. Each takes one of the
+    // server's places, of which there are few more.
+    let ready = std::sync::Barrier::new(3);
     let (began, given_up) = std::thread::scope(|scope| {
         let sessions: Vec<_> = (0..2)
             .map(|_| {
-                let (api, over, harness) = (api.clone(), &over, &harness["id"]);
+                let (api, ready, harness) = (api.clone(), &ready, &harness["id"]);
                 scope.spawn(move || {
-                    let mut began = Vec::new();
-                    while !over.load(Ordering::SeqCst) {
-                        let body = json!({"input": "cat /env/race/marker", "metadata": {"harness_id": harness}});
-                        began.push(api.ask(&body).ok());
-                    }
-                    began
+                    let body = json!({"input": "cat /env/race/marker", "metadata": {"harness_id": harness}});
+                    let begin = |_| {
+                        ready.wait();
+                        api.ask(&body).ok()
+                    };
+                    (0..12).map(begin).collect::<Vec<Value>>()
                 })
             })
             .collect();
         // Every version is given up as soon as the next one is there, unless a session was faster.
         let mut given_up = 0;
         for number in 1..=12 {
+            ready.wait();
             build_with(&api, &project, &number.to_string());
             given_up += collect(&api)["versions"].as_u64().unwrap();
         }
-        over.store(true, Ordering::SeqCst);
         (sessions.into_iter().flat_map(|session| session.join().unwrap()).collect::<Vec<Value>>(), given_up)
     });
     // Deleted sessions hold nothing: what they held goes, what others hold stays.
