@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stead_sandbox::cgroup::CgroupManager;
-use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
+use stead_sandbox::plan::{Ids, Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
 use stead_sandbox::{Exit, Handover, launch};
 
 const SCRIPT: &str = "echo x";
@@ -78,15 +78,21 @@ fn plan(mounts: Vec<Mount>) -> SandboxPlan {
     let memory = TmpfsSize { size_bytes: 64 << 20, inodes: 10_000 };
     SandboxPlan {
         hostname: "bench".into(),
-        root_uid_base: FIRST_UID,
-        uid_count: UIDS,
+        ids: Ids::Range { first: FIRST_UID, count: UIDS },
         run_uid: ID,
         run_gid: ID,
         mounts,
         temporary: memory,
         shared_memory: memory,
         pseudo_terminals: false,
-        limits: Limits { memory_bytes: 1 << 30, processes: 512, cpu_millis: 2000, open_files: 1024, file_size: None },
+        limits: Limits {
+            memory_bytes: 1 << 30,
+            processes: 512,
+            cpu_millis: 2000,
+            open_files: 1024,
+            file_size: None,
+            io_bytes_per_second: None,
+        },
         cgroup: None,
         network: Network::Loopback,
         program: Program::Path("/bin/sh".into()),

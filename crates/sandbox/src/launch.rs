@@ -21,10 +21,12 @@ use crate::identity;
 use crate::launched::{Launched, readable_before, wait_by_pidfd};
 use crate::launcher;
 use crate::message::{Envelope, Failure, LandlockStatus, Report};
-use crate::plan::{FIRST_WORKING_DESCRIPTOR, LISTEN_DESCRIPTOR, PlanError, SandboxPlan};
+use crate::plan::{FIRST_WORKING_DESCRIPTOR, Ids, LISTEN_DESCRIPTOR, PlanError, SandboxPlan};
 
 /// How long making a sandbox may take, whatever the machine is doing.
 pub const LAUNCH_DEADLINE: Duration = Duration::from_secs(10);
+
+const OWN_AS_ROOT: &str = "the service's own user is the host's root, which must never be mapped";
 
 /// The kernel's bound on descriptors in one message, less the envelope and the program.
 const MOST_DESCRIPTORS: usize = 200;
@@ -41,10 +43,10 @@ pub struct Handover<'a> {
 /// Why there is no sandbox. Nothing is left running after any of these.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The service is an ordinary user.
+    /// [`Ids::Range`] asked for by an ordinary user.
     #[error(
-        "the native sandbox requires root until sandboxes of an ordinary user are supported: \
-         run the service as root (each session still gets an unprivileged user range of its own)"
+        "a range of user ids for each sandbox requires root: run the service as root, or let all sandboxes have the \
+         service's own user"
     )]
     RequiresRoot,
     /// The plan cannot be contained or made.
@@ -80,8 +82,10 @@ pub enum LaunchError {
 /// # Errors
 /// See [`LaunchError`]; whatever had been started is ended before this returns.
 pub fn launch(executable: &Path, plan: &SandboxPlan, handover: &Handover<'_>) -> Result<Launched, LaunchError> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(LaunchError::RequiresRoot);
+    match (plan.ids, rustix::process::geteuid().is_root()) {
+        (Ids::Range { .. }, false) => return Err(LaunchError::RequiresRoot),
+        (Ids::Own, true) => return Err(PlanError { field: "ids", reason: OWN_AS_ROOT.into() }.into()),
+        _ => {}
     }
     plan.validate()?;
     check(plan, handover)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use stead_domain::environment::{HOME, USER};
 use stead_domain::ports::{Mount as VersionMount, MountSource, ProviderError, SandboxLimits};
 use stead_sandbox::cgroup::{Cgroup, Controller};
-use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
+use stead_sandbox::plan::{Ids, Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
 
 use crate::config::UIDS_PER_SLOT;
 use crate::fault::failed;
@@ -47,6 +47,7 @@ pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
         // The one part of the bound on disk that the kernel keeps without a quota. A file that was cut off there has passed the
         // bound, so that whoever measures afterwards sees why.
         file_size: Some(limits.disk_bytes.saturating_add(PAST_THE_BOUND)),
+        io_bytes_per_second: None,
     }
 }
 
@@ -91,8 +92,7 @@ pub(crate) fn plan(
         |share: u64| TmpfsSize { size_bytes: (shape.limits.memory_bytes / share).max(1), inodes: TEMPORARY_INODES };
     Ok(SandboxPlan {
         hostname: HOSTNAME.to_owned(),
-        root_uid_base: host.root_uid(shape.slot),
-        uid_count: UIDS_PER_SLOT,
+        ids: Ids::Range { first: host.root_uid(shape.slot), count: UIDS_PER_SLOT },
         run_uid: RUN_ID,
         run_gid: RUN_ID,
         mounts,

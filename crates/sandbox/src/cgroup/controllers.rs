@@ -114,7 +114,14 @@ mod tests {
 
     #[test]
     fn each_version_gets_its_own_files() {
-        let limits = Limits { memory_bytes: 1 << 27, processes: 64, cpu_millis: 1500, open_files: 64, file_size: None };
+        let limits = Limits {
+            memory_bytes: 1 << 27,
+            processes: 64,
+            cpu_millis: 1500,
+            open_files: 64,
+            file_size: None,
+            io_bytes_per_second: None,
+        };
         let cases = [
             (
                 Version::Unified,

@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::cgroup::Cgroup;
 use crate::message::{AtStep, Failure, Step, refuse};
-use crate::plan::SandboxPlan;
+use crate::plan::{Ids, SandboxPlan};
 
 /// Sent when the ids are mapped: the inside may become its own root.
 pub(super) const IDS_MAPPED: u8 = b'i';
@@ -56,10 +56,14 @@ pub(super) fn join(cgroup: &Cgroup) -> Result<(), Failure> {
 
 /// Maps ids and joins the version 2 group for the process inside, where it was not born in it, telling it of each.
 pub(super) fn serve(plan: &SandboxPlan, pid: i32, in_cgroup: bool, tell: &OwnedFd) -> Result<(), Failure> {
-    let map = format!("0 {} {}\n", plan.root_uid_base, plan.uid_count);
+    let (users, groups) = match plan.ids {
+        Ids::Range { first, count } => (format!("0 {first} {count}\n"), format!("0 {first} {count}\n")),
+        // By now this process is 0 of a namespace in which 0 is the service's user and group.
+        Ids::Own => (format!("{} 0 1\n", plan.run_uid), format!("{} 0 1\n", plan.run_gid)),
+    };
     write(Step::IdMap, &format!("/proc/{pid}/setgroups"), b"deny")?;
-    write(Step::IdMap, &format!("/proc/{pid}/uid_map"), map.as_bytes())?;
-    write(Step::IdMap, &format!("/proc/{pid}/gid_map"), map.as_bytes())?;
+    write(Step::IdMap, &format!("/proc/{pid}/uid_map"), users.as_bytes())?;
+    write(Step::IdMap, &format!("/proc/{pid}/gid_map"), groups.as_bytes())?;
     rustix::io::write(tell, &[IDS_MAPPED]).at(Step::IdMap, "telling the sandbox")?;
 
     // A likelihood, not a bound: without it the kernel chooses by size alone.

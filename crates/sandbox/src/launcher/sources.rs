@@ -132,7 +132,8 @@ fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<&(OwnedFd, 
 
 /// Clones of the directories in which host user 0 appears as the sandbox's run user.
 fn owned_by_run_user(plan: &SandboxPlan, lowers: &[PathBuf]) -> Result<Vec<OwnedFd>, Failure> {
-    let namespace = user_namespace(plan.root_uid_base + plan.run_uid, plan.root_uid_base + plan.run_gid)?;
+    let Some((uid, gid)) = plan.ids.of_run_user(plan.run_uid, plan.run_gid) else { return directories(lowers) };
+    let namespace = user_namespace(uid, gid)?;
     let mut trees = Vec::with_capacity(lowers.len());
     for lower in lowers {
         let change = MountChange { set: HARMLESS, recursive: false, id_map: Some(namespace.as_fd()) };

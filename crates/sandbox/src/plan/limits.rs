@@ -16,6 +16,9 @@ pub struct Limits {
     pub open_files: u64,
     /// Largest file one process may write, in bytes; `None` leaves it to the file system.
     pub file_size: Option<u64>,
+    /// Bytes that may be read from, and as many that may be written to, each disk in a second. Needs the version 2 controller
+    /// `io`; without it (see [`crate::cgroup::CgroupManager::version_of`]) the number is ignored.
+    pub io_bytes_per_second: Option<u64>,
 }
 
 /// Bound of a memory file system. Both numbers are needed: without an inode bound, empty files

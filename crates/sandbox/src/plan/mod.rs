@@ -3,6 +3,7 @@
 //! A plan holds no descriptors and no secrets of the service; descriptors travel beside it in a
 //! [`crate::Handover`]. [`SandboxPlan::validate`] is run on both sides of the pipe.
 
+mod ids;
 mod limits;
 mod mounts;
 mod system;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Cgroup;
+pub use ids::Ids;
 pub use limits::{Limits, TmpfsSize};
 pub use mounts::Mount;
 pub use system::{SystemBase, system_mounts};
@@ -29,11 +31,8 @@ pub const LISTEN_DESCRIPTOR: i32 = 3;
 pub struct SandboxPlan {
     /// Host name seen inside, 1 to 64 bytes.
     pub hostname: String,
-    /// Host uid (and gid) that appears as 0 inside. Never 0: a sandbox whose root is the host's root
-    /// is not contained, whatever capabilities it lacks.
-    pub root_uid_base: u32,
-    /// How many consecutive ids are mapped, inside `0..uid_count`.
-    pub uid_count: u32,
+    /// Host users and groups.
+    pub ids: Ids,
     /// User the program runs as, inside.
     pub run_uid: u32,
     /// Group the program runs as, inside.

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use super::{Mount, Network, Program, SandboxPlan, TmpfsSize};
+use super::{Ids, Mount, Network, Program, SandboxPlan, TmpfsSize};
 
 /// Why a plan is refused before anything is started.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
@@ -22,14 +22,18 @@ impl SandboxPlan {
     pub fn validate(&self) -> Result<(), PlanError> {
         let Network::Loopback = self.network;
         require(!self.hostname.is_empty() && self.hostname.len() <= 64, "hostname", || "1 to 64 bytes".into())?;
-        require(self.root_uid_base != 0, "root_uid_base", || "host user 0 must never be mapped".into())?;
-        require(
-            self.uid_count > 0 && self.root_uid_base.checked_add(self.uid_count).is_some_and(|end| end < u32::MAX),
-            "uid_count",
-            || format!("{} ids from {} do not fit", self.uid_count, self.root_uid_base),
-        )?;
-        require(self.run_uid < self.uid_count, "run_uid", || format!("{} is not mapped", self.run_uid))?;
-        require(self.run_gid < self.uid_count, "run_gid", || format!("{} is not mapped", self.run_gid))?;
+        let mapped = match self.ids {
+            Ids::Range { first, count } => {
+                require(first != 0, "ids.first", || "host user 0 must never be mapped".into())?;
+                let fits = count > 0 && first.checked_add(count).is_some_and(|end| end < u32::MAX);
+                require(fits, "ids.count", || format!("{count} ids from {first} do not fit"))?;
+                count
+            }
+            // Any number but the one that means "none" can stand for the service's own.
+            Ids::Own => u32::MAX,
+        };
+        require(self.run_uid < mapped, "run_uid", || format!("{} is not mapped", self.run_uid))?;
+        require(self.run_gid < mapped, "run_gid", || format!("{} is not mapped", self.run_gid))?;
         for mount in &self.mounts {
             check_mount(mount)?;
         }
@@ -39,6 +43,7 @@ impl SandboxPlan {
         require(limits.memory_bytes > 0, "limits.memory_bytes", || "must not be 0".into())?;
         require(limits.processes > 0, "limits.processes", || "must not be 0".into())?;
         require(limits.cpu_millis > 0, "limits.cpu_millis", || "must not be 0".into())?;
+        require(limits.io_bytes_per_second != Some(0), "limits.io_bytes_per_second", || "must not be 0".into())?;
         require(limits.open_files >= 16, "limits.open_files", || "must be at least 16".into())?;
         require(!self.arguments.is_empty(), "arguments", || "the zeroth argument is missing".into())?;
         let texts = self.arguments.iter().chain(self.environment.iter().flat_map(|(name, value)| [name, value]));
@@ -102,15 +107,21 @@ mod tests {
     fn plan() -> SandboxPlan {
         SandboxPlan {
             hostname: "box".into(),
-            root_uid_base: 700_000,
-            uid_count: 65_536,
+            ids: Ids::Range { first: 700_000, count: 65_536 },
             run_uid: 1000,
             run_gid: 1000,
             mounts: vec![Mount::Directory { target: PathBuf::from("/workspace"), mode: 0o755 }],
             temporary: TmpfsSize { size_bytes: 1 << 20, inodes: 100 },
             shared_memory: TmpfsSize { size_bytes: 1 << 20, inodes: 100 },
             pseudo_terminals: false,
-            limits: Limits { memory_bytes: 1 << 28, processes: 64, cpu_millis: 1000, open_files: 256, file_size: None },
+            limits: Limits {
+                memory_bytes: 1 << 28,
+                processes: 64,
+                cpu_millis: 1000,
+                open_files: 256,
+                file_size: None,
+                io_bytes_per_second: None,
+            },
             cgroup: None,
             network: Network::Loopback,
             program: Program::Path(PathBuf::from("/bin/true")),
@@ -127,10 +138,15 @@ mod tests {
         let json = serde_json::to_string(&plan()).unwrap();
         assert_eq!(serde_json::from_str::<SandboxPlan>(&json).unwrap(), plan());
 
-        let cases: [(&str, Change); 9] = [
-            ("root_uid_base", |plan| plan.root_uid_base = 0),
-            ("uid_count", |plan| plan.uid_count = u32::MAX),
+        let cases: [(&str, Change); 11] = [
+            ("ids.first", |plan| plan.ids = Ids::Range { first: 0, count: 65_536 }),
+            ("ids.count", |plan| plan.ids = Ids::Range { first: 700_000, count: u32::MAX }),
             ("run_uid", |plan| plan.run_uid = 65_536),
+            ("run_gid", |plan| {
+                plan.ids = Ids::Own;
+                plan.run_gid = u32::MAX;
+            }),
+            ("limits.io_bytes_per_second", |plan| plan.limits.io_bytes_per_second = Some(0)),
             ("mounts.target", |plan| plan.mounts[0] = Mount::Directory { target: "/a/../b".into(), mode: 0o755 }),
             ("mounts.target", |plan| plan.mounts[0] = Mount::Directory { target: "/".into(), mode: 0o755 }),
             ("mounts.source", |plan| {

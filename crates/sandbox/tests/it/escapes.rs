@@ -38,7 +38,8 @@ fn ways_out_are_closed() {
     // A set-uid program of the sandbox's own root, as a careless host might leave one.
     let setuid = bench.path("workspace/setuid");
     fs::copy("/usr/bin/id", &setuid).unwrap();
-    chown(&setuid, Some(bench.plan.root_uid_base), Some(bench.plan.root_uid_base)).unwrap();
+    let root_inside = bench.run_id() - bench.plan.run_uid;
+    chown(&setuid, Some(root_inside), Some(root_inside)).unwrap();
     fs::set_permissions(&setuid, fs::Permissions::from_mode(0o6755)).unwrap();
 
     let connect = |address: &str, family: &str| {

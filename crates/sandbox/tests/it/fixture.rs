@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use stead_sandbox::cgroup::CgroupManager;
-use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
+use stead_sandbox::plan::{Ids, Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
 use stead_sandbox::{Exit, Handover, LaunchError, Launched, launch};
 
 pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_stead-sandbox-launcher");
@@ -87,8 +87,7 @@ impl Bench {
         ]);
         let plan = SandboxPlan {
             hostname: "probe".into(),
-            root_uid_base: base,
-            uid_count: UIDS,
+            ids: Ids::Range { first: base, count: UIDS },
             run_uid: 1000,
             run_gid: 1000,
             mounts,
@@ -101,6 +100,7 @@ impl Bench {
                 cpu_millis: 2000,
                 open_files: 256,
                 file_size: None,
+                io_bytes_per_second: None,
             },
             cgroup: None,
             network: Network::Loopback,
@@ -119,7 +119,7 @@ impl Bench {
 
     /// Host ids of the run user.
     pub(crate) fn run_id(&self) -> u32 {
-        self.plan.root_uid_base + self.plan.run_uid
+        self.plan.ids.of_run_user(self.plan.run_uid, self.plan.run_gid).unwrap().0
     }
 
     /// Starts a shell script; its output goes to the returned file.
