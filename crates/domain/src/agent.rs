@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, ProjectId, WorkspaceId};
+use crate::network::NetworkPolicy;
 use crate::time::Timestamp;
 
 /// The program that runs a turn.
@@ -69,6 +70,8 @@ pub struct Agent {
     pub max_step: Option<u32>,
     /// Wall-clock budget per turn.
     pub time_limit: Option<Duration>,
+    /// What its turns may reach; absent for what the deployment allows.
+    pub network: Option<NetworkPolicy>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it last changed.

@@ -12,6 +12,7 @@ use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
 use crate::ids::{LayerId, ProjectId, WorkspaceId};
 use crate::lease::Lease;
+use crate::network::BuildNetworkPolicy;
 use crate::source::TreeSize;
 use crate::time::Timestamp;
 
@@ -297,6 +298,8 @@ pub struct Build {
     pub snapshot: BlobId,
     /// What the owner had declared when it was admitted.
     pub declared: Declared,
+    /// What its steps may reach, as decided when it was admitted.
+    pub network: BuildNetworkPolicy,
     /// Installs everything anew whatever layers exist.
     pub fresh: bool,
     /// The machine it runs on and whose disk holds what it makes.
@@ -409,6 +412,7 @@ pub(crate) mod tests {
             stage: Stage::Waiting,
             snapshot: BlobId::from_bytes([1; 32]),
             declared: Declared::default(),
+            network: BuildNetworkPolicy::default(),
             fresh: false,
             node: "node".into(),
             lease: None,

@@ -7,6 +7,7 @@ use crate::declared::Declared;
 use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
 use crate::ids::{ProjectId, WorkspaceId};
+use crate::network::BuildNetworkPolicy;
 use crate::slug::Slug;
 use crate::source::TreeSize;
 use crate::time::Timestamp;
@@ -28,6 +29,8 @@ pub struct Project {
     pub entry: String,
     /// Packages and interpreter that the owner asks for besides the manifests.
     pub declared: Declared,
+    /// What its builds may reach; absent for the deployment's default.
+    pub build_network: Option<BuildNetworkPolicy>,
     /// The version that the next session reads.
     pub active: Option<u32>,
     /// The newest build, active or not; 0 before the first.
@@ -107,6 +110,7 @@ impl Project {
         latest: Option<&Build>,
         snapshot: BlobId,
         fresh: bool,
+        network: BuildNetworkPolicy,
         node: &str,
         at: Timestamp,
     ) -> Result<(Self, Build)> {
@@ -123,6 +127,7 @@ impl Project {
             stage: Stage::Waiting,
             snapshot,
             declared: self.declared.clone(),
+            network,
             fresh,
             node: node.to_owned(),
             lease: None,
@@ -179,6 +184,7 @@ mod tests {
             description: String::new(),
             entry: String::new(),
             declared: Declared::default(),
+            build_network: None,
             active,
             latest: 3,
             source: TreeSize::default(),
@@ -212,7 +218,8 @@ mod tests {
         let snapshot = BlobId::from_bytes([0; 32]);
         for state in BuildState::ALL {
             let latest = sample(3, state);
-            let admitted = project(None).admit_build(Some(&latest), snapshot, false, "n", at);
+            let admitted =
+                project(None).admit_build(Some(&latest), snapshot, false, BuildNetworkPolicy::Registries, "n", at);
             assert_eq!(admitted.is_ok(), state.is_ended());
             if let Ok((project, build)) = admitted {
                 assert_eq!((project.latest, build.number, build.state), (4, 4, BuildState::Waiting));

@@ -7,6 +7,7 @@ use crate::attachment::Pin;
 use crate::error::{Code, Error, Result};
 use crate::event::{Event, EventKind};
 use crate::ids::{AgentId, ProjectId, SessionId, TurnId, WorkspaceId};
+use crate::network::NetworkPolicy;
 use crate::time::Timestamp;
 use crate::turn::{Turn, TurnInput, TurnOutcome, TurnState};
 
@@ -81,6 +82,8 @@ pub struct NewTurn {
     pub reads: Option<Pin>,
     /// Wall-clock budget; the agent's when absent.
     pub time_limit: Option<Duration>,
+    /// What it may reach.
+    pub network: NetworkPolicy,
     /// Request fields that nobody will act on.
     pub ignored_fields: Vec<String>,
     /// The model that was asked for by name.
@@ -139,6 +142,7 @@ impl Session {
             input: new.input,
             reads: new.reads,
             time_limit: new.time_limit.or(agent.time_limit),
+            network: new.network,
             ignored_fields: new.ignored_fields,
             requested_model: new.requested_model,
             store: new.store,
@@ -190,6 +194,7 @@ mod tests {
             disabled_tools: vec![],
             max_step: None,
             time_limit: Some(Duration::from_secs(5)),
+            network: None,
             created_at: Timestamp::from_micros(1),
             updated_at: Timestamp::from_micros(1),
             deleted_at: None,
@@ -204,6 +209,7 @@ mod tests {
             previous: None,
             reads: None,
             time_limit: None,
+            network: NetworkPolicy::Disabled,
             ignored_fields: vec![],
             requested_model: None,
             store: true,

@@ -20,6 +20,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{AgentId, SessionId, TurnId, WorkspaceId};
 use crate::item::Item;
 use crate::lease::Lease;
+use crate::network::NetworkPolicy;
 use crate::time::Timestamp;
 
 /// Where a turn's life stands.
@@ -197,6 +198,8 @@ pub struct Turn {
     pub reads: Option<Pin>,
     /// Wall-clock budget.
     pub time_limit: Option<Duration>,
+    /// What it may reach, as decided when it was admitted; never more than the deployment allows when it runs.
+    pub network: NetworkPolicy,
     /// Request fields that nobody acted on, by name.
     pub ignored_fields: Vec<String>,
     /// The model that was asked for by name.
@@ -300,6 +303,7 @@ pub(crate) mod tests {
             input: TurnInput::default(),
             reads: None,
             time_limit: None,
+            network: NetworkPolicy::Disabled,
             ignored_fields: vec![],
             requested_model: None,
             store: true,

@@ -6,6 +6,7 @@ use serde_json::json;
 use stead_domain::agent::{Agent, Harness};
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
+use stead_domain::network::NetworkPolicy;
 use stead_domain::{AgentId, Code, Error, ProjectId, Result, WorkspaceId};
 
 use crate::commit::store_failed;
@@ -30,6 +31,8 @@ pub struct AgentText {
     pub max_step: Option<Option<u32>>,
     /// Wall-clock budget.
     pub time_limit: Option<Option<Duration>>,
+    /// What its turns may reach; within what the deployment allows.
+    pub network: Option<Option<NetworkPolicy>>,
 }
 
 /// The longest instructions, in bytes.
@@ -64,6 +67,7 @@ impl Engine {
             disabled_tools: Vec::new(),
             max_step: None,
             time_limit: None,
+            network: None,
             created_at: at,
             updated_at: at,
             deleted_at: None,
@@ -143,6 +147,12 @@ impl Engine {
                 self.live_project(caller, project).await.map_err(|error| error.at("agent.project"))?;
             }
             agent.project_id = project;
+        }
+        if let Some(network) = &text.network {
+            if let Some(network) = network {
+                self.check_network(network).map_err(|error| error.at("agent.network"))?;
+            }
+            agent.network.clone_from(network);
         }
         if let Some(model) = &text.default_model {
             agent.default_model.clone_from(model);

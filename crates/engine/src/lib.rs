@@ -23,6 +23,7 @@ mod hub;
 mod keys;
 mod limits;
 mod mounts;
+mod network;
 mod operations;
 mod packages;
 mod projects;
@@ -35,6 +36,7 @@ mod supervisor;
 mod sweep;
 mod turns;
 mod turnstile;
+mod workspaces;
 
 pub use agents::AgentText;
 pub use bootstrap::Bootstrap;

@@ -1,10 +1,11 @@
 //! What the operator configured, as far as use cases look at it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use stead_domain::file::ArtifactLimits;
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::ports::SandboxLimits;
 
 use crate::collect::CollectionSettings;
@@ -61,8 +62,14 @@ pub struct Settings {
     pub limits: Limits,
     /// Bounds on what a turn hands back.
     pub artifacts: ArtifactLimits,
-    /// The network of sessions.
+    /// What sessions may reach at most, and what they reach when nothing narrower is said.
     pub session_network: NetworkPolicy,
+    /// What builds reach when their project says nothing.
+    pub build_network: BuildNetworkPolicy,
+    /// What a project may let its builds reach at most.
+    pub build_network_limit: BuildNetworkPolicy,
+    /// Names of the registries that builds install from. Those at addresses are the provider's to know.
+    pub registries: BTreeSet<String>,
     /// The longest a turn may run.
     pub turn_time_limit: Duration,
     /// Raw output kept of one turn, in bytes; a turn that says more is ended.

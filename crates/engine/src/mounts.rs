@@ -2,6 +2,7 @@
 
 use stead_domain::attachment::Pin;
 use stead_domain::build::Build;
+use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::StartSpec;
 use stead_domain::project::Project;
 use stead_domain::{Code, Error, Result};
@@ -11,8 +12,9 @@ use crate::commit::store_failed;
 use crate::engine::Engine;
 
 impl Engine {
-    /// The mount set and policy for a turn that reads `pin`.
-    pub(crate) fn start_spec(&self, reads: Option<(&Project, &Build)>) -> Result<StartSpec> {
+    /// The mount set and policy for a turn that reads `reads`. The deployment's network bounds the turn's whenever it is carried out,
+    /// since it may be narrower by then than when the turn was admitted.
+    pub(crate) fn start_spec(&self, reads: Option<(&Project, &Build)>, network: &NetworkPolicy) -> Result<StartSpec> {
         let mounts = match reads {
             None => Vec::new(),
             Some((project, build)) => {
@@ -23,7 +25,7 @@ impl Engine {
                     .map_err(layout_failed)?
             }
         };
-        Ok(StartSpec { mounts, network: self.settings.session_network })
+        Ok(StartSpec { mounts, network: network.within(&self.settings.session_network) })
     }
 
     /// The project and the build that a pin names, deleted or not: a pinned version outlives its project for the turn that

@@ -107,6 +107,7 @@ impl Engine {
             description,
             entry,
             declared,
+            build_network: None,
             active: None,
             latest: 0,
             source: TreeSize::default(),

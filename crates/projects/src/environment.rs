@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::{BlobId, Slug};
 
 use crate::plan::{APT, BuildSettings};
@@ -185,18 +185,18 @@ fn build_env(settings: &BuildSettings) -> BTreeMap<String, String> {
     env.insert("UV_CACHE_DIR".to_owned(), cache("uv"));
     env.insert("npm_config_cache".to_owned(), cache("npm"));
     match settings.network {
-        NetworkPolicy::Enabled => {
+        // Installers fail at once and say why, instead of trying a name that cannot resolve for minutes.
+        BuildNetworkPolicy::Disabled => {
+            for (name, value) in [("PIP_NO_INDEX", "1"), ("UV_OFFLINE", "1"), ("npm_config_offline", "true")] {
+                env.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        _ => {
             for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
                 env.insert(name.to_owned(), settings.proxy.clone());
             }
             for name in ["NO_PROXY", "no_proxy"] {
                 env.insert(name.to_owned(), "localhost,127.0.0.1".to_owned());
-            }
-        }
-        // Installers fail at once and say why, instead of trying a name that cannot resolve for minutes.
-        NetworkPolicy::Disabled => {
-            for (name, value) in [("PIP_NO_INDEX", "1"), ("UV_OFFLINE", "1"), ("npm_config_offline", "true")] {
-                env.insert(name.to_owned(), value.to_owned());
             }
         }
     }
@@ -267,7 +267,7 @@ mod tests {
         let open = installer_env(&settings);
         assert_eq!((open["https_proxy"].as_str(), open.contains_key("UV_OFFLINE")), ("http://127.0.0.1:3128", false));
         assert!(!open.contains_key("PIP_INDEX_URL") && !open["PATH"].contains(".venv"));
-        settings.network = NetworkPolicy::Disabled;
+        settings.network = BuildNetworkPolicy::Disabled;
         settings.python_index = Some("https://u:p@h/simple".into());
         let shut = installer_env(&settings);
         assert!(!shut.contains_key("https_proxy") && shut.contains_key("PIP_NO_INDEX"));

@@ -9,7 +9,7 @@ use stead_domain::event::{Event, EventKind};
 use stead_domain::file::{Artifact, Upload};
 use stead_domain::idempotency::{IdempotencyRecord, IdempotencyScope};
 use stead_domain::key::{Key, SecretDigest, Verb};
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::operation::Operation;
 use stead_domain::project::Project;
 use stead_domain::session::{Face, NewTurn, Session};
@@ -61,9 +61,9 @@ impl Samples {
         Self { ids, workspace_id, at: Timestamp::from_micros(1_700_000_000_000_001) }
     }
 
-    /// The workspace.
+    /// The workspace, whose name is its own alone.
     pub fn workspace(&self) -> Workspace {
-        Workspace { id: self.workspace_id, name: "default".into(), created_at: self.at }
+        Workspace { id: self.workspace_id, name: format!("of {}", self.workspace_id), created_at: self.at }
     }
 
     /// A key with every verb.
@@ -93,6 +93,7 @@ impl Samples {
                 pip: Declared::read(PackageManager::Pip, &["six==1.17.0"]).expect("it is a package"),
                 ..Declared::default()
             },
+            build_network: None,
             active: None,
             latest: 0,
             source: TreeSize { files: 3, bytes: 5000 },
@@ -106,7 +107,9 @@ impl Samples {
 
     /// The next build of a project, and the project that counts it.
     pub fn build(&self, project: Project, node: &str) -> (Project, Build) {
-        project.admit_build(None, blob(7), false, node, self.at).expect("nothing else is building")
+        project
+            .admit_build(None, blob(7), false, BuildNetworkPolicy::Registries, node, self.at)
+            .expect("nothing else is building")
     }
 
     /// A layer of a project.
@@ -137,6 +140,7 @@ impl Samples {
             disabled_tools: vec![],
             max_step: None,
             time_limit: None,
+            network: None,
             created_at: self.at,
             updated_at: self.at,
             deleted_at: None,
@@ -157,6 +161,7 @@ impl Samples {
             previous: None,
             reads: None,
             time_limit: None,
+            network: NetworkPolicy::Enabled,
             ignored_fields: vec![],
             requested_model: None,
             store: true,

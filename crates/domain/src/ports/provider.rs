@@ -1,5 +1,6 @@
 //! Where environments run.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::PortFuture;
 use super::runtime::Runtime;
 use crate::ids::{EnvironmentId, OperationId, ProjectId, WorkspaceId};
-use crate::network::NetworkPolicy;
+use crate::network::{NetworkMode, NetworkPolicy};
 
 /// A refusal or fault of a provider.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -54,7 +55,7 @@ pub struct ProviderCapabilities {
     /// Built versions are mounted without copying.
     pub mounts_versions: bool,
     /// The network policies that it enforces.
-    pub networks: Vec<NetworkPolicy>,
+    pub networks: Vec<NetworkMode>,
     /// How sessions are kept apart, for people.
     pub isolation: String,
 }
@@ -171,6 +172,8 @@ pub struct SandboxLimits {
 pub enum BuildNetwork {
     /// Loopback only.
     Disabled,
+    /// The egress proxy with exact names; the operator's registries among them may have addresses that are denied otherwise.
+    Restricted(BTreeSet<String>),
     /// The egress proxy with open names, and the operator's registries.
     Enabled,
     /// The egress proxy with one host.

@@ -35,8 +35,9 @@ impl Engine {
                 // The row's version guards the source: an edit that comes between makes the commit a conflict.
                 let snapshot = self.blobs.put(caller.workspace_id, snapshot::encode(&entries)).await;
                 let snapshot = snapshot.map_err(blobs_failed)?;
+                let network = self.build_network(&project);
                 let (project, build) =
-                    project.admit_build(latest.as_ref(), snapshot.id, fresh, &self.node, self.now())?;
+                    project.admit_build(latest.as_ref(), snapshot.id, fresh, network, &self.node, self.now())?;
                 self.blobs.sync().await.map_err(blobs_failed)?;
                 Ok((Changes::new().update(project).insert(build.clone()), build))
             })

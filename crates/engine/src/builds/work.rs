@@ -8,6 +8,7 @@ use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, Bui
 use stead_domain::changes::Changes;
 use stead_domain::declared::Declared;
 use stead_domain::lease::Lease;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::project::Project;
 use stead_domain::source::{EntryKind, SourceEntry, TreeSize};
 use stead_domain::{BlobId, Code, Error, LayerId, ProjectId, Result, WorkspaceId};
@@ -72,6 +73,8 @@ pub(super) struct Work {
     pub(super) fresh: bool,
     /// What was declared when the build was admitted.
     pub(super) declared: Declared,
+    /// What its steps may reach, as decided then, within what the deployment allows now.
+    pub(super) network: BuildNetworkPolicy,
     pub(super) entries: Arc<Vec<SourceEntry>>,
     pub(super) log: BuildLog,
     pub(super) cancel: CancellationToken,
@@ -133,6 +136,7 @@ impl Engine {
             number,
             fresh: build.fresh,
             declared: build.declared,
+            network: build.network.within(&self.settings.build_network_limit),
             entries: Arc::new(entries),
             log: self.open_build_log(project, number),
             cancel,
@@ -224,6 +228,7 @@ impl Engine {
             declared: work.declared.clone(),
             entry: work.project.entry.clone(),
             fresh: work.fresh,
+            network: work.network.clone(),
             ..BuildSettings::new(work.project.slug.clone())
         };
         let (entries, toolchain, blobs) = (work.entries.clone(), self.toolchain.clone(), self.blobs.clone());

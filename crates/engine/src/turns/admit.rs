@@ -12,6 +12,7 @@ use stead_domain::event::EventKind;
 use stead_domain::idempotency::{IdempotencyRecord, IdempotencyScope};
 use stead_domain::key::Caller;
 use stead_domain::lease::Lease;
+use stead_domain::network::NetworkPolicy;
 use stead_domain::operation::OperationEvent;
 use stead_domain::project::Project;
 use stead_domain::session::{Face, NewTurn, Session};
@@ -86,6 +87,8 @@ pub struct TurnRequest {
     pub input: TurnInput,
     /// Wall-clock budget.
     pub time_limit: Option<Duration>,
+    /// What it may reach: within what its agent and the deployment allow, and that when absent.
+    pub network: Option<NetworkPolicy>,
     /// The model that was asked for.
     pub model: Option<String>,
     /// Whether the record is kept for later reads.
@@ -186,6 +189,7 @@ impl Engine {
             previous: request.previous,
             reads: pin,
             time_limit: request.time_limit,
+            network: self.network_for(request, &agent)?,
             ignored_fields: request
                 .ignored_fields
                 .iter()
@@ -211,7 +215,7 @@ impl Engine {
                 let mut session = Session::open(id, request.face, &agent, &request.input.text, at);
                 let turn = session.admit(&agent, new_turn, at)?;
                 let event = session.event(turn.id, EventKind::TurnCreated, at);
-                changes = self.new_environment(changes, &session, reads.as_ref(), pin)?;
+                changes = self.new_environment(changes, &session, &turn, reads.as_ref(), pin)?;
                 changes = changes.insert(session.clone()).event(event);
                 (session, turn)
             }
@@ -318,11 +322,12 @@ impl Engine {
         &self,
         changes: Changes,
         session: &Session,
+        turn: &Turn,
         reads: Option<&(Project, Build)>,
         pin: Option<Pin>,
     ) -> Result<Changes> {
         let at = session.created_at;
-        let spec = self.start_spec(reads.map(|(project, build)| (project, build)))?;
+        let spec = self.start_spec(reads.map(|(project, build)| (project, build)), &turn.network)?;
         let spec_text = serde_json::to_string(&spec).map_err(Error::internal)?;
         let (environment, operation) = Environment::create(
             EnvironmentId::new(self.ids.as_ref()),

@@ -76,7 +76,7 @@ impl Engine {
             None => None,
             Some(pin) => Some(self.pinned(turn.workspace_id, pin).await?),
         };
-        let spec = self.start_spec(reads.as_ref().map(|(project, build)| (project, build)))?;
+        let spec = self.start_spec(reads.as_ref().map(|(project, build)| (project, build)), &turn.network)?;
         let spec = serde_json::to_string(&spec).map_err(Error::internal)?;
         match environment.state {
             EnvironmentState::Creating

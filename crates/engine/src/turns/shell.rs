@@ -45,7 +45,7 @@ fn message(text: String, complete: bool) -> Item {
 }
 
 /// The environment variables of an agent's shell without a project.
-fn base_env(network: NetworkPolicy) -> BTreeMap<String, String> {
+fn base_env(network: &NetworkPolicy) -> BTreeMap<String, String> {
     let mut env: BTreeMap<String, String> = [
         ("PATH", SYSTEM_PATH),
         ("HOME", HOME),
@@ -63,7 +63,7 @@ fn base_env(network: NetworkPolicy) -> BTreeMap<String, String> {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .collect();
-    if network == NetworkPolicy::Enabled {
+    if *network != NetworkPolicy::Disabled {
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
             env.insert(name.to_owned(), PROXY.to_owned());
         }
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     async fn request(&self, turn: &Turn) -> Result<ExecRequest> {
-        let mut env = base_env(self.settings.session_network);
+        let mut env = base_env(&turn.network.within(&self.settings.session_network));
         if let Some(pin) = turn.reads {
             let (project, build) = self.pinned(turn.workspace_id, pin).await?;
             let version = build.version.as_ref().ok_or_else(|| Error::new(Code::Internal, "the version is gone"))?;

@@ -2,7 +2,7 @@
 
 use stead_domain::Slug;
 use stead_domain::declared::Declared;
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::BuildNetworkPolicy;
 
 /// The settings of a build. Each but `fresh` goes into the keys of the layers that it has a say in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct BuildSettings {
     /// What the owner says of how to run the project; `setup.sh` sees it.
     pub entry: String,
     /// What the steps may reach.
-    pub network: NetworkPolicy,
+    pub network: BuildNetworkPolicy,
     /// The egress proxy as a sandbox reaches it.
     pub proxy: String,
     /// The operator's Python index; absent for the installers' own default.
@@ -31,7 +31,7 @@ impl BuildSettings {
         Self {
             slug,
             entry: String::new(),
-            network: NetworkPolicy::Enabled,
+            network: BuildNetworkPolicy::Enabled,
             proxy: "http://127.0.0.1:3128".to_owned(),
             python_index: None,
             npm_registry: None,

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use stead_domain::build::{Package, Stage};
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::source::{EntryKind, SourceEntry};
 use stead_domain::{BlobId, LayerId, SourcePath};
 
@@ -171,7 +171,7 @@ impl Planner<'_> {
             commands: draft.commands,
             packages: draft.packages,
             empties_cache: self.settings.fresh && is_first,
-            network: self.settings.network != NetworkPolicy::Disabled,
+            network: self.settings.network != BuildNetworkPolicy::Disabled,
             pinned: draft.pinned,
         });
         self.steps.len() - 1
@@ -183,7 +183,7 @@ impl Planner<'_> {
         key.field("layout", LAYOUT_VERSION);
         key.field("stage", draft.stage.as_str());
         key.field("keep", draft.keep);
-        key.field("network", self.settings.network.as_str());
+        key.field("network", &self.settings.network.to_string());
         key.said("installer", &draft.installer);
         key.field("base", &base.id);
         key.inputs.push(format!("base {}", base.description));

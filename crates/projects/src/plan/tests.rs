@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::source::EntryKind;
 use stead_domain::{BlobId, Slug, SourcePath, Timestamp};
 
@@ -115,7 +115,7 @@ fn a_key_changes_with_tools_settings_and_mount() {
     type Edit<'a> = &'a dyn Fn(&mut Toolchain, &mut BuildSettings);
     let edits: [(&str, Edit<'_>, &str); 8] = [
         ("mount", &|_, settings| settings.slug = Slug::from_name("other").unwrap(), "rdpns"),
-        ("network", &|_, settings| settings.network = NetworkPolicy::Disabled, "rdpns"),
+        ("network", &|_, settings| settings.network = BuildNetworkPolicy::Disabled, "rdpns"),
         ("index", &|_, settings| settings.python_index = Some("https://i/".into()), "rdpns"),
         ("registry", &|_, settings| settings.npm_registry = Some("https://r/".into()), "rdpns"),
         ("libc", &|tools, _| tools.libc = "glibc 2.40".into(), "rdpns"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{BuildNetwork, Endpoint, ProviderError};
-use stead_egress::{Egress, Host as EgressHost, Policy, PortRule};
+use stead_egress::{Egress, Host as EgressHost, HostName, Policy, PortRule};
 use stead_outbound::{DialError, Dialer};
 use stead_sandbox::cgroup::CgroupManager;
 use stead_sandbox::features;
@@ -78,20 +78,39 @@ impl Host {
     }
 
     /// What a session may reach; `None` is nothing.
-    pub(crate) fn session_egress(&self, network: NetworkPolicy, label: String) -> Option<Policy> {
-        (network == NetworkPolicy::Enabled).then(|| {
-            let mut policy = Policy::open(label);
-            allow(&mut policy, &self.config.extra_allowed);
-            policy
-        })
+    pub(crate) fn session_egress(
+        &self,
+        network: &NetworkPolicy,
+        label: String,
+    ) -> Result<Option<Policy>, ProviderError> {
+        let mut policy = match network {
+            NetworkPolicy::Disabled => return Ok(None),
+            NetworkPolicy::Restricted(hosts) => Policy::exact(label, names(hosts.iter())?),
+            NetworkPolicy::Enabled => Policy::open(label),
+        };
+        allow(&mut policy, &self.config.extra_allowed);
+        Ok(Some(policy))
     }
 
     /// What a build may reach; `None` is nothing.
     pub(crate) fn build_egress(&self, network: &BuildNetwork, label: String) -> Result<Option<Policy>, ProviderError> {
         match network {
             BuildNetwork::Disabled => Ok(None),
+            BuildNetwork::Restricted(hosts) => {
+                let registries = self.registries.hosts.iter().filter_map(|host| match host {
+                    EgressHost::Name(name) => Some(name.clone()),
+                    EgressHost::Literal(_) => None,
+                });
+                let hosts = names(hosts.iter().map(String::as_str))?.into_iter().chain(registries);
+                let mut policy = Policy::exact(label, hosts);
+                allow(&mut policy, &self.config.extra_allowed);
+                policy.registry_hosts.clone_from(&self.registries.hosts);
+                open_ports(&mut policy, self.registries.ports.iter().copied());
+                Ok(Some(policy))
+            }
             BuildNetwork::Enabled => {
-                let Some(mut policy) = self.session_egress(NetworkPolicy::Enabled, label) else { return Ok(None) };
+                let mut policy = Policy::open(label);
+                allow(&mut policy, &self.config.extra_allowed);
                 policy.registry_hosts.clone_from(&self.registries.hosts);
                 open_ports(&mut policy, self.registries.ports.iter().copied());
                 Ok(Some(policy))
@@ -173,6 +192,12 @@ fn only(endpoint: &Endpoint, label: String) -> Result<Policy, ProviderError> {
     }
     policy.limits.total_bytes = Some(endpoint.total_bytes);
     Ok(policy)
+}
+
+/// Host names as the proxy takes them.
+fn names<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<HostName>, ProviderError> {
+    let invalid = |_| ProviderError::permanent("host_invalid", "not a host name that can be resolved");
+    texts.map(|text| text.parse::<HostName>().map_err(invalid)).collect()
 }
 
 fn allow(policy: &mut Policy, endpoints: &[SocketAddr]) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::NetworkMode;
 use stead_domain::ports::{
     BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Observed, Outcome, PortFuture, Provider,
     ProviderCapabilities, ProviderError, Runtime, StartSpec,
@@ -82,7 +82,7 @@ impl Provider for NativeProvider {
         ProviderCapabilities {
             stop_keeps_files: true,
             mounts_versions: true,
-            networks: vec![NetworkPolicy::Disabled, NetworkPolicy::Enabled],
+            networks: vec![NetworkMode::Disabled, NetworkMode::Restricted, NetworkMode::Enabled],
             isolation: isolation(&self.sessions.host.cgroups.missing()),
         }
     }

@@ -225,7 +225,7 @@ impl Sessions {
         self.end(held, Some(&record)).await?;
         let environment = record.environment;
         let shape = self.shape(&record, &spec);
-        let egress = self.host.session_egress(spec.network, environment.to_string());
+        let egress = self.host.session_egress(&spec.network, environment.to_string())?;
         let sandbox = Sandbox::launch(&self.host, shape, egress, Some(operation), fingerprint).await?;
         let directories = vec![self.files.work(environment), self.files.home(environment)];
         let quota = Quota::total(directories, &self.host.config.limits);

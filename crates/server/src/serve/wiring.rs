@@ -7,6 +7,7 @@ use anyhow::Context;
 use axum::Router;
 use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_engine::{Engine, GitSettings, Limits};
 use stead_projects::toolchain::{PythonCandidate, UvCandidate};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
@@ -140,7 +141,10 @@ fn engine_settings(
             input_bytes: limits.input,
         },
         artifacts: ArtifactLimits::default(),
-        session_network: sessions.network,
+        session_network: sessions.network.clone(),
+        build_network: BuildNetworkPolicy::Enabled,
+        build_network_limit: BuildNetworkPolicy::Enabled,
+        registries: std::collections::BTreeSet::new(),
         turn_time_limit: sessions.time_limit,
         turn_output_bytes: sessions.output_bytes,
         idle_stop: sessions.idle_stop,

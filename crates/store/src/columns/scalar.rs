@@ -8,7 +8,7 @@ use stead_domain::build::{BuildFailure, BuildState, Package, Stage, Version};
 use stead_domain::declared::Declared;
 use stead_domain::environment::{EnvironmentFailure, EnvironmentState};
 use stead_domain::key::{SecretDigest, Verb};
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::operation::{OperationKind, OperationState};
 use stead_domain::session::Face;
 use stead_domain::turn::{TurnInput, TurnOutcome, TurnState};
@@ -51,10 +51,12 @@ shown_columns!(
     AgentId,
     AttachmentId,
     BlobId,
+    BuildNetworkPolicy,
     EnvironmentId,
     FileId,
     KeyId,
     LayerId,
+    NetworkPolicy,
     OperationId,
     ProjectId,
     ServerId,
@@ -80,16 +82,11 @@ macro_rules! named_columns {
     )*};
 }
 
-fn parse_network(word: &str) -> Option<NetworkPolicy> {
-    [NetworkPolicy::Disabled, NetworkPolicy::Enabled].into_iter().find(|policy| policy.as_str() == word)
-}
-
 named_columns!(
     BuildState: BuildState::parse,
     EnvironmentState: EnvironmentState::parse,
     Face: Face::parse,
     Harness: Harness::parse,
-    NetworkPolicy: parse_network,
     OperationKind: OperationKind::parse,
     OperationState: OperationState::parse,
     Slug: |word: &str| Some(Slug::from_stored(word.to_owned())),

@@ -8,10 +8,10 @@ table!(columns, Agent in "agents" {
     "id" = "$1";
     "workspace_id" = "$2", "name" = "$3", "harness" = "$4", "instructions" = "$5", "default_model" = "$6",
     "project_id" = "$7", "disabled_tools" = "$8", "max_step" = "$9", "time_limit_us" = "$10", "created_at" = "$11",
-    "updated_at" = "$12", "deleted_at" = "$13";
-    row_version = "$14"
+    "updated_at" = "$12", "deleted_at" = "$13", "network" = "$14";
+    row_version = "$15"
 } id, workspace_id, name, harness, instructions, default_model, project_id, disabled_tools, max_step, time_limit,
-    created_at, updated_at, deleted_at, row_version);
+    created_at, updated_at, deleted_at, network, row_version);
 
 /// Workspace, id.
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM agents WHERE workspace_id = $1 AND id = $2");

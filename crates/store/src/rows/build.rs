@@ -8,10 +8,10 @@ table!(columns, Build in "builds" {
     "project_id" = "$1", "number" = "$2";
     "workspace_id" = "$3", "state" = "$4", "stage" = "$5", "snapshot" = "$6", "fresh" = "$7", "node" = "$8",
     "lease_holder" = "$9", "lease_until" = "$10", "started_at" = "$11", "finished_at" = "$12", "failure" = "$13",
-    "version" = "$14", "declared" = "$15";
-    row_version = "$16"
+    "version" = "$14", "declared" = "$15", "network" = "$16";
+    row_version = "$17"
 } project_id, number, workspace_id, state, stage, snapshot, fresh, node, lease, started_at, finished_at, failure, version,
-    declared, row_version);
+    declared, network, row_version);
 pub(crate) use columns as build_columns;
 
 /// Project, number.

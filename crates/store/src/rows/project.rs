@@ -9,10 +9,11 @@ table!(columns, Project in "projects" {
     "id" = "$1";
     "workspace_id" = "$2", "name" = "$3", "slug" = "$4", "description" = "$5", "entry" = "$6", "active" = "$7",
     "latest" = "$8", "source_files" = "$9", "source_bytes" = "$10", "source_revision" = "$11", "created_at" = "$12",
-    "updated_at" = "$13", "deleted_at" = "$14", "declared" = "$15";
-    row_version = "$16"
+    "updated_at" = "$13", "deleted_at" = "$14", "declared" = "$15",
+    "build_network" = "$16";
+    row_version = "$17"
 } id, workspace_id, name, slug, description, entry, active, latest, source, source_revision, created_at, updated_at,
-    deleted_at, declared, row_version);
+    deleted_at, declared, build_network, row_version);
 
 /// Workspace, id.
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM projects WHERE workspace_id = $1 AND id = $2");

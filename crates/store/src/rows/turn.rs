@@ -9,10 +9,11 @@ table!(columns, Turn in "turns" {
     "workspace_id" = "$2", "session_id" = "$3", "number" = "$4", "previous" = "$5", "agent_id" = "$6", "harness" = "$7",
     "state" = "$8", "input" = "$9", "reads_project_id" = "$10", "reads_version" = "$11", "time_limit_us" = "$12",
     "ignored_fields" = "$13", "requested_model" = "$14", "store" = "$15", "outcome" = "$16", "lease_holder" = "$17",
-    "lease_until" = "$18", "created_at" = "$19", "started_at" = "$20", "finished_at" = "$21", "deleted_at" = "$22";
-    row_version = "$23"
+    "lease_until" = "$18", "created_at" = "$19", "started_at" = "$20", "finished_at" = "$21", "deleted_at" = "$22",
+    "network" = "$23";
+    row_version = "$24"
 } id, workspace_id, session_id, number, previous, agent_id, harness, state, input, reads, time_limit, ignored_fields,
-    requested_model, store, outcome, lease, created_at, started_at, finished_at, deleted_at, row_version);
+    requested_model, store, outcome, lease, created_at, started_at, finished_at, deleted_at, network, row_version);
 
 /// Workspace, id.
 pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM turns WHERE workspace_id = $1 AND id = $2");

@@ -7,6 +7,7 @@ use stead_domain::attachment::Pin;
 use stead_domain::build::{BuildEvent, BuildFailure};
 use stead_domain::changes::{Changes, Removal};
 use stead_domain::file::Upload;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::ports::Store as _;
 use stead_domain::source::SourceEdit;
 use stead_domain::turn::InputFile;
@@ -30,7 +31,8 @@ async fn builds_of_living_projects_and_the_blobs_of_their_sources(database: Test
     let (samples, other) = (Samples::new(1), Samples::new(2));
     let (living, first) = samples.build(samples.project("living"), "node");
     let first = first.transition(BuildEvent::Failed(BuildFailure::cancelled()), samples.at).unwrap();
-    let (living, second) = living.admit_build(Some(&first), blob(8), false, "elsewhere", samples.at).unwrap();
+    let (living, second) =
+        living.admit_build(Some(&first), blob(8), false, BuildNetworkPolicy::Enabled, "elsewhere", samples.at).unwrap();
     let (gone, of_gone) = samples.build(samples.project("gone"), "node");
     let of_gone = of_gone.transition(BuildEvent::Failed(BuildFailure::cancelled()), samples.at).unwrap();
     let gone = gone.delete(Some(&of_gone), samples.at).unwrap();

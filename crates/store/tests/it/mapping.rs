@@ -12,7 +12,7 @@ use stead_domain::changes::Changes;
 use stead_domain::environment::{Certainty, Environment, EnvironmentFailure, EnvironmentState};
 use stead_domain::item::Item;
 use stead_domain::lease::Lease;
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::operation::{Operation, OperationKind, OperationState};
 use stead_domain::ports::Store as _;
 use stead_domain::source::TreeSize;
@@ -80,6 +80,16 @@ fn input() -> impl Strategy<Value = TurnInput> {
         .prop_map(|(text, files, verbatim, instructions)| TurnInput { text, files, verbatim, instructions })
 }
 
+fn network() -> impl Strategy<Value = NetworkPolicy> {
+    let policies = ["disabled", "enabled", "restricted a.example", "restricted a.example b.example"];
+    prop::sample::select(policies.to_vec()).prop_map(|text| text.parse().unwrap())
+}
+
+fn build_network() -> impl Strategy<Value = BuildNetworkPolicy> {
+    let policies = ["disabled", "registries", "enabled", "restricted a.example b.example"];
+    prop::sample::select(policies.to_vec()).prop_map(|text| text.parse().unwrap())
+}
+
 async fn turns(database: TestDatabase) {
     let (store, samples, mut runner) = (database.open().await, Samples::new(1), TestRunner::deterministic());
     let agent = samples.agent();
@@ -96,6 +106,7 @@ async fn turns(database: TestDatabase) {
             input: generated(r, input()),
             reads: generated(r, prop::option::of(pin)),
             time_limit: generated(r, budget()),
+            network: generated(r, network()),
             ignored_fields: generated(r, prop::collection::vec(any::<String>(), 0..3)),
             requested_model: generated(r, prop::option::of(text())),
             store: generated(r, any::<bool>()),
@@ -137,6 +148,7 @@ async fn builds(database: TestDatabase) {
             stage: generated(r, prop::sample::select(Stage::ALL.to_vec())),
             snapshot: generated(r, blob()),
             fresh: generated(r, any::<bool>()),
+            network: generated(r, build_network()),
             node: generated(r, text()),
             lease: generated(r, lease(&samples)),
             started_at: generated(r, instant()),
@@ -170,7 +182,7 @@ async fn environments_and_operations(database: TestDatabase) {
             provider: generated(r, text()),
             state: generated(r, prop::sample::select(EnvironmentState::ALL.to_vec())),
             operation_id: generated(r, prop::option::of(Just(cause))),
-            network: generated(r, prop::sample::select(vec![NetworkPolicy::Disabled, NetworkPolicy::Enabled])),
+            network: generated(r, network()),
             handle: generated(r, prop::option::of(text())),
             running_with: generated(r, prop::option::of(text())),
             failure: generated(r, prop::option::of(&failure)),
@@ -210,6 +222,7 @@ async fn an_update_writes_what_an_insert_does(database: TestDatabase) {
             disabled_tools: generated(r, prop::collection::vec(any::<String>(), 0..3)),
             max_step: generated(r, prop::option::of(any::<u32>())),
             time_limit: generated(r, budget()),
+            network: generated(r, prop::option::of(network())),
             created_at: generated(r, instant()),
             updated_at: generated(r, instant()),
             deleted_at: generated(r, prop::option::of(instant())),

@@ -6,14 +6,16 @@ use stead_domain::environment::EnvironmentState;
 use stead_domain::event::EventKind;
 use stead_domain::idempotency::IdempotencyScope;
 use stead_domain::key::SecretDigest;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::operation::OperationState;
 use stead_domain::ports::{Page, SessionFilter, Store as _};
 use stead_domain::session::Session;
 use stead_domain::turn::TurnState;
+use stead_domain::workspace::Workspace;
 use stead_testkit::samples::blob;
 use stead_testkit::{Samples, TestDatabase};
 
-use crate::commit;
+use crate::{commit, conflict};
 
 async fn workspaces_and_keys(database: TestDatabase) {
     let store = database.open().await;
@@ -22,8 +24,11 @@ async fn workspaces_and_keys(database: TestDatabase) {
     let (samples, other) = (Samples::new(1), Samples::new(2));
     let (mine, theirs) = (samples.workspace(), other.workspace());
     let oldest = if mine.id < theirs.id { mine.clone() } else { theirs.clone() };
-    commit(&store, Changes::new().fact(mine).fact(theirs)).await;
+    commit(&store, Changes::new().fact(mine).fact(theirs.clone())).await;
     assert_eq!(store.workspace_first().await.unwrap(), Some(oldest));
+    let same_name = Workspace { name: theirs.name, ..Samples::new(3).workspace() };
+    assert_eq!(conflict(&store, Changes::new().fact(same_name)).await, "workspaces");
+    assert_eq!(store.workspaces_list().await.unwrap().len(), 2);
 
     let (first, mut second) = (samples.key("one"), samples.key("two"));
     second.revoked_at = Some(samples.at);
@@ -41,7 +46,8 @@ async fn projects_builds_and_layers(database: TestDatabase) {
     let bare = samples.project("Bare");
     let (built, first) = samples.build(samples.project("Built"), "node");
     let failed = first.clone().transition(BuildEvent::Failed(BuildFailure::cancelled()), at).unwrap();
-    let (built, second) = built.admit_build(Some(&failed), blob(8), true, "node", at).unwrap();
+    let (built, second) =
+        built.admit_build(Some(&failed), blob(8), true, BuildNetworkPolicy::Enabled, "node", at).unwrap();
     let gone = samples.project("Gone").delete(None, at).unwrap();
     let (foreign, foreign_build) = other.build(other.project("Bare"), "other");
     let changes =

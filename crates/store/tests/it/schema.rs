@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use stead_domain::changes::Changes;
+use stead_domain::key::Verb;
 use stead_domain::ports::Store as _;
 use stead_store::{OpenError, SqlStore, StoreConfig};
 use stead_testkit::{ManualClock, Samples, TestDatabase, database};
@@ -41,7 +42,7 @@ async fn a_newer_schema_is_refused(database: TestDatabase) {
     )
     .await;
     let error = SqlStore::open(&StoreConfig::new(database.url()), Arc::new(ManualClock::default())).await.unwrap_err();
-    assert!(matches!(error, OpenError::NewerSchema { found: 9000, newest: 2 }), "{error:?}");
+    assert!(matches!(error, OpenError::NewerSchema { found: 9000, newest: 4 }), "{error:?}");
     assert!(error.to_string().contains("9000"));
 }
 
@@ -60,6 +61,41 @@ async fn a_restart_keeps_everything(database: TestDatabase) {
     assert_eq!(store.upload_fetch(samples.workspace_id, upload.id).await.unwrap(), Some(upload));
 }
 
+/// What a database was like before workspaces could be made, with all that may have been in it.
+const BEFORE_OPERATORS: &str = r#"
+    DELETE FROM _sqlx_migrations WHERE version = 4;
+    DROP INDEX workspaces_name;
+    UPDATE workspaces SET name = 'default';
+    UPDATE api_keys SET verbs = replace(verbs, ',"operator"', '');
+"#;
+
+async fn admins_of_the_first_workspace_become_operators(database: TestDatabase) {
+    let (one, two) = (Samples::new(1), Samples::new(2));
+    let (first, second) = if one.workspace_id < two.workspace_id { (one, two) } else { (two, one) };
+    let (admin, mut writer, mut revoked) = (first.key("admin"), first.key("writer"), first.key("revoked"));
+    writer.verbs = vec![Verb::Read, Verb::Run, Verb::Write];
+    revoked.revoked_at = Some(first.at);
+    let stranger = second.key("stranger");
+    let store = database.open().await;
+    let changes = Changes::new().fact(first.workspace()).fact(second.workspace());
+    let changes = changes.insert(admin.clone()).insert(writer.clone()).insert(revoked.clone()).insert(stranger.clone());
+    commit(&store, changes).await;
+    store.close().await;
+    run_sql(&database, BEFORE_OPERATORS).await;
+
+    let store = database.open().await;
+    for (key, is_operator) in [(&admin, true), (&writer, false), (&revoked, false), (&stranger, false)] {
+        let found = store.key_by_digest(&key.digest).await.unwrap().unwrap();
+        let mut expected = key.clone();
+        if !is_operator {
+            expected.verbs.retain(|&verb| verb != Verb::Operator);
+        }
+        assert_eq!(found, expected);
+    }
+    let names: Vec<String> = store.workspaces_list().await.unwrap().into_iter().map(|found| found.name).collect();
+    assert_eq!(names, ["default".to_owned(), format!("default {}", second.workspace_id)]);
+}
+
 async fn two_servers_may_open_at_once(database: TestDatabase) {
     let (one, two) = tokio::join!(database.open(), database.open());
     let samples = Samples::new(1);
@@ -70,7 +106,12 @@ async fn two_servers_may_open_at_once(database: TestDatabase) {
     assert_eq!(crate::conflict(&one, Changes::new().update(agent)).await, "agents");
 }
 
-on_both!(a_newer_schema_is_refused, a_restart_keeps_everything, two_servers_may_open_at_once);
+on_both!(
+    a_newer_schema_is_refused,
+    a_restart_keeps_everything,
+    admins_of_the_first_workspace_become_operators,
+    two_servers_may_open_at_once
+);
 
 #[tokio::test]
 async fn a_database_that_is_not_there_is_an_error_that_says_where() {

@@ -60,6 +60,7 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         version,
         input: TurnInput::default(),
         time_limit,
+        network: None,
         model: task.model.clone().filter(|model| !model.is_empty()),
         store: task.store(),
         ignored_fields,

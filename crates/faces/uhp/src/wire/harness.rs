@@ -133,6 +133,7 @@ impl HarnessWrite {
             time_limit: self
                 .timeout_seconds
                 .map(|seconds| seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))),
+            network: None,
         })
     }
 }

@@ -12,7 +12,7 @@ use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::changes::Changes;
 use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::ports::{Blobs, SandboxLimits, Store};
 use stead_engine::{CollectionSettings, Engine, GitSettings, Limits, Parts, Quotas, Settings};
 use stead_face_uhp::{FaceState, VERSION, router};
@@ -101,6 +101,9 @@ impl Server {
                 limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
                 artifacts: ArtifactLimits::default(),
                 session_network: NetworkPolicy::Disabled,
+                build_network: BuildNetworkPolicy::Enabled,
+                build_network_limit: BuildNetworkPolicy::Enabled,
+                registries: std::collections::BTreeSet::new(),
                 turn_time_limit: Duration::from_mins(1),
                 turn_output_bytes: 1 << 20,
                 idle_stop: Duration::from_mins(1),
@@ -141,7 +144,7 @@ impl Server {
 
     /// A key with these verbs alone.
     pub(crate) async fn key(&self, verbs: &[Verb]) -> String {
-        self.engine.key_create(&self.caller().await, "test", verbs.to_vec()).await.unwrap().1
+        self.engine.key_create(&self.caller().await, None, "test", verbs.to_vec()).await.unwrap().1
     }
 
     /// An admin key of another workspace.

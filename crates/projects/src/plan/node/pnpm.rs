@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stead_bundles::manifest::{PnpmLock, PnpmWorkspace};
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::source::SourceEntry;
 
 use super::super::{PlanError, Planner};
@@ -62,7 +62,7 @@ impl Planner<'_> {
             // What scripts of one install made is no part of the key of the next.
             "--config.side-effects-cache=false".to_owned(),
         ];
-        if self.settings.network == NetworkPolicy::Disabled {
+        if self.settings.network == BuildNetworkPolicy::Disabled {
             argv.push("--offline".to_owned());
         }
         Ok(Install {

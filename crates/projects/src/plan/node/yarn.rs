@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use stead_bundles::manifest::{PackageJson, YarnLock, YarnSettings, decode_text, through_registry};
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::source::SourceEntry;
 
 use super::super::{PlanError, Planner};
@@ -50,14 +50,14 @@ impl Planner<'_> {
         if let Some(registry) = &self.settings.npm_registry {
             env.insert("YARN_REGISTRY".to_owned(), registry.clone());
         }
-        if self.settings.network == NetworkPolicy::Enabled {
+        if self.settings.network != BuildNetworkPolicy::Disabled {
             for name in ["npm_config_proxy", "npm_config_https_proxy"] {
                 env.insert(name.to_owned(), self.settings.proxy.clone());
             }
         }
         let frozen = if lock.is_some() { "--frozen-lockfile" } else { "--pure-lockfile" };
         let mut arguments = vec!["install", frozen, "--non-interactive", "--no-progress"];
-        if self.settings.network == NetworkPolicy::Disabled {
+        if self.settings.network == BuildNetworkPolicy::Disabled {
             arguments.push("--offline");
         }
         let mut install = install(tool, named, &arguments, env, lock.is_some());
@@ -136,11 +136,11 @@ impl Planner<'_> {
             set("ENABLE_GLOBAL_CACHE", "1");
         }
         match self.settings.network {
-            NetworkPolicy::Enabled => {
+            BuildNetworkPolicy::Disabled => set("ENABLE_NETWORK", "0"),
+            _ => {
                 set("HTTP_PROXY", &self.settings.proxy);
                 set("HTTPS_PROXY", &self.settings.proxy);
             }
-            NetworkPolicy::Disabled => set("ENABLE_NETWORK", "0"),
         }
         if let Some(registry) = &self.settings.npm_registry {
             set("NPM_REGISTRY_SERVER", registry.trim_end_matches('/'));
