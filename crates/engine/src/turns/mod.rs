@@ -6,6 +6,7 @@ mod cancel;
 mod drive;
 mod events;
 pub(crate) mod output;
+mod pace;
 mod shell;
 pub(crate) mod transcript;
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use stead_domain::attachment::Attachment;
 use stead_domain::changes::Changes;
@@ -21,15 +20,13 @@ use tokio_util::sync::CancellationToken;
 use super::Driving;
 use super::artifacts::{Baseline, Collected, baseline};
 use super::output::OutputLog;
+use super::pace::Pace;
 use super::transcript::Transcript;
 use crate::builds::layout_failed;
 use crate::commit::blobs_failed;
 use crate::engine::Engine;
 use crate::hub::Topic;
 use crate::operations::provider_failed;
-
-/// How long text may wait for more before readers see it.
-const COALESCE: Duration = Duration::from_millis(50);
 
 /// What the kernel and the runtime end programs with.
 const SIGKILL: i32 = 9;
@@ -87,7 +84,7 @@ struct Run {
     transcript: Transcript,
     /// Text that readers have not seen.
     unseen: String,
-    flush_at: Option<Instant>,
+    pace: Pace,
 }
 
 impl Engine {
@@ -111,7 +108,7 @@ impl Engine {
             log: self.output_log(turn.id),
             transcript: Transcript::default(),
             unseen: String::new(),
-            flush_at: None,
+            pace: Pace::default(),
         };
         let (run, end) = self.watch(turn, runtime.as_ref(), request, run, &driving.cancel).await?;
         self.faults.point("turn.ran");
@@ -197,26 +194,19 @@ impl Engine {
         };
         let mut killed = false;
         loop {
-            let flush_at = run.flush_at;
-            let flush = async move {
-                match flush_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 event = exec.next() => match event {
                     Ok(ExecEvent::Output(stream, bytes)) => {
                         run.log.append(stream, &bytes).await?;
                         let text = run.transcript.push(stream, &bytes);
                         run.unseen.push_str(&text);
-                        run.flush_at = run.flush_at.or(Some(Instant::now() + COALESCE));
+                        run.pace.said(Instant::now());
                     }
                     Ok(ExecEvent::Exited(exit)) => return Ok((run, Ok(exit))),
                     Err(error) => return Ok((run, Err(error))),
                 },
-                () = flush => {
-                    run.flush_at = None;
+                () = run.pace.due() => {
+                    run.pace.shown(Instant::now());
                     self.show(turn, std::mem::take(&mut run.unseen)).await?;
                 }
                 () = cancel.cancelled(), if !killed => {
