@@ -4,13 +4,18 @@ import json
 import shlex
 import subprocess
 
-from samples import Figure
+import engine
+from samples import Figure, Goal
 
 
-def measure(bench, count):
+def measure(bench, count, image=None):
     """Raw samples by way, taken in turn by the launch timer."""
     binaries = bench.binaries
-    command = [binaries.launch_time, binaries.server, str(count)] + ([binaries.bwrap] if binaries.bwrap else [])
+    command = [binaries.launch_time, binaries.server, str(count)]
+    if binaries.bwrap:
+        command += ["--bwrap", binaries.bwrap]
+    if image:
+        command += ["--docker", binaries.docker, image]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"the launch timer failed: {done.stderr.strip()}")
@@ -19,27 +24,34 @@ def measure(bench, count):
 
 def bwrap_figure(found):
     line = found["bwrap_command"]
-    return Figure("bwrap, same mounts", found["bwrap"], command=shlex.join(line)) if line else None
+    return Figure("bwrap, same mounts and filter", found["bwrap"], command=shlex.join(line)) if line else None
 
 
 def bwrap_alone(bench):
     """Bubblewrap's figure, for runs that leave the launcher's out."""
-    return bwrap_figure(measure(bench, 5 if bench.quick else 20)[0])
+    return bwrap_figure(measure(bench, 5 if bench.quick else 40)[0])
 
 
 def run(bench):
-    found, command = measure(bench, 10 if bench.quick else 100)
+    with engine.Image(bench) as image:
+        found, command = measure(bench, 10 if bench.quick else 200, image.name)
     floor = Figure("vfork + exec of sh", found["bare"], command="/bin/sh -c 'echo x'")
     bench.bwrap = bwrap_figure(found)
     yield floor
     if bench.bwrap:
         bench.bwrap.yardstick = floor
-        bench.bwrap.note = "no allow-list of system calls, no Landlock, one user id, no limits: it does less"
+        bench.bwrap.note = "no Landlock, one user id, no limits: it does less"
         yield bench.bwrap
-    launcher = Figure("launcher to first output", found["launcher"], command=command, yardstick=bench.bwrap or floor, goal=1.0)
-    yield launcher
+    beside_bwrap = {"yardstick": bench.bwrap or floor, "goal": Goal("ratio", 0.6) if bench.bwrap else None}
+    yield Figure("launcher to first output", found["launcher"], command=command, **beside_bwrap)
     yield Figure("  beside the floor", found["launcher"], command=command, yardstick=floor)
+    if found["docker"]:
+        docker = Figure("docker run --rm", found["docker"], command=shlex.join(found["docker_command"]))
+        yield Figure("  beside docker run", found["launcher"], command=command, yardstick=docker, goal=Goal("faster", 40),
+                     note=image.note)
+    else:
+        bench.say(f"docker run: {image.note}")
+        yield Figure("  beside docker run", found["launcher"], command=command, note=image.note)
     missing = found["cgroups_missing"]
-    yield Figure("launcher with control groups", found["launcher_with_cgroups"], command=command,
-                 yardstick=bench.bwrap or floor, goal=1.0,
+    yield Figure("launcher with control groups", found["launcher_with_cgroups"], command=command, **beside_bwrap,
                  note=f"control groups missing here: {', '.join(missing)}" if missing else "")

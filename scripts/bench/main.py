@@ -12,17 +12,35 @@ import sys
 import tempfile
 import traceback
 
+import attach
 import builds
 import disk
+import floods
 import imports
 import launch
+import network
+import proxy
+import sessions
 import start
 import tasks
 from report import print_figures
 from server import Binaries
 
-FIGURES = {"launch": launch.run, "task": tasks.run, "build": builds.run, "import": imports.run, "start": start.run}
-LETTERS = dict(zip("abcde", FIGURES))
+FIGURES = {
+    "launch": launch.run,
+    "task": tasks.run,
+    "build": builds.run,
+    "import": imports.run,
+    "start": start.run,
+    "session": sessions.run,
+    "attach": attach.run,
+    "network": network.run,
+    "proxy": proxy.run,
+    "flood": floods.run,
+}
+LETTERS = dict(zip("abcdefghij", FIGURES))
+NEED_BWRAP = {"task", "session"}
+"""Figures that stand beside bubblewrap's, which belongs to `launch`."""
 
 
 class Bench:
@@ -31,7 +49,15 @@ class Bench:
     def __init__(self, arguments, scratch):
         self.quick = arguments.quick
         self.scratch = scratch
-        self.binaries = Binaries(arguments.server, arguments.runtime, arguments.launch_time, arguments.uv, arguments.bwrap)
+        self.binaries = Binaries(
+            server=arguments.server,
+            runtime=arguments.runtime,
+            launch_time=arguments.launch_time,
+            throughput=arguments.throughput,
+            uv=arguments.uv,
+            bwrap=arguments.bwrap,
+            docker=arguments.docker,
+        )
         self.bwrap = None
 
     def say(self, text):
@@ -52,8 +78,10 @@ def parse():
     parser.add_argument("--server", default="target/release/stead", help="the server's binary")
     parser.add_argument("--runtime", required=True, help="the static runtime")
     parser.add_argument("--launch-time", default="target/release/examples/launch_time", help="the launch timer")
+    parser.add_argument("--throughput", default="target/release/examples/throughput", help="what measures the proxy")
     parser.add_argument("--uv", default="", help="uv, as the server's toolchain")
     parser.add_argument("--bwrap", default=shutil.which("bwrap"), help="bubblewrap")
+    parser.add_argument("--docker", default=shutil.which("docker"), help="a container engine's client")
     arguments = parser.parse_args()
     wanted = [LETTERS.get(name.strip(), name.strip()) for name in arguments.only.split(",")]
     unknown = [name for name in wanted if name not in FIGURES]
@@ -88,7 +116,7 @@ def main():
     try:
         figures = [disk.append_and_sync(scratch, 30 if bench.quick else 200)]
         result["figures"].append(figures[0].record())
-        if "launch" not in wanted and "task" in wanted:
+        if "launch" not in wanted and NEED_BWRAP.intersection(wanted):
             bench.bwrap = launch.bwrap_alone(bench)
         for name in wanted:
             print(f"{name} …", file=sys.stderr, flush=True)

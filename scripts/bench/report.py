@@ -1,35 +1,27 @@
 """The table."""
 
-UNITS = ((1.0, "s", 1), (1e-3, "ms", 1e3), (0.0, "µs", 1e6))
-
-
-def quantity(value, unit):
-    """A value with a unit that suits its size, three digits wide."""
-    if unit == "s":
-        _, unit, factor = next(row for row in UNITS if value >= row[0])
-        value *= factor
-    elif unit == "B":
-        value, unit = value / (1 << 20), "MiB"
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f} {unit}"
+from samples import quantity
 
 
 def print_figures(figures, result):
-    rows = [("figure", "n", "median", "p95", "yardstick", "its median", "ratio", "goal")]
+    rows = [("figure", "n", "p50", "p99", "yardstick", "its p50", "its p99", "ratio", "goal", "")]
     for figure in figures:
-        yardstick = figure.yardstick
+        yardstick, goal = figure.yardstick, figure.goal
+        show = lambda value, unit=figure.unit: quantity(value, unit)
         rows.append((
             figure.name,
             str(len(figure.samples)),
-            quantity(figure.median, figure.unit),
-            quantity(figure.p95, figure.unit),
+            show(figure.median),
+            show(figure.p99),
             yardstick.name if yardstick else "–",
             quantity(yardstick.median, yardstick.unit) if yardstick else "–",
-            f"{figure.ratio:.2f}×" if figure.ratio is not None else "–",
-            f"≤ {figure.goal:g}×" if figure.goal is not None else "–",
+            quantity(yardstick.p99, yardstick.unit) if yardstick else "–",
+            f"{figure.ratio:.{2 if figure.ratio >= 0.1 else 4}f}×" if figure.ratio is not None else "–",
+            goal.text(show) if goal else "–",
+            goal.verdict(figure, show) if goal else "",
         ))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    left = (0, 4)
+    left = (0, 4, 8, 9)
     print()
     for index, row in enumerate(rows):
         cells = (text.ljust(width) if column in left else text.rjust(width)

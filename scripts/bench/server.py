@@ -14,6 +14,8 @@ import urllib.parse
 
 READY = "Stead is ready at "
 PATIENCE = 60
+FIRST_UID, SLOTS, UIDS_PER_SLOT = 1_700_000_000, 1024, 65_536
+"""User ids of each server's own, far above those of accounts: two of them may run at the same time."""
 
 
 @dataclasses.dataclass
@@ -25,21 +27,30 @@ class Binaries:
     launch_time: str
     uv: str
     bwrap: "str | None"
+    docker: "str | None"
+    throughput: str
 
     def __post_init__(self):
-        for name in ("server", "runtime", "launch_time", "uv"):
+        for name in ("server", "runtime", "launch_time", "throughput", "uv"):
             path = getattr(self, name)
             setattr(self, name, os.path.abspath(path) if path else "")
 
 
 class Server:
-    """`stead serve` on a data directory of its own, until the `with` block ends."""
+    """`stead serve` on a data directory of its own, until the `with` block ends. `settings` are variables of its environment;
+    `place` tells servers apart that run at the same time."""
 
-    def __init__(self, binaries, data):
+    def __init__(self, binaries, data, settings=None, place=0):
         self.data = pathlib.Path(data)
         self.data.mkdir(mode=0o700, exist_ok=True)
         self.command = [binaries.server, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
-        self.environment = dict(os.environ, STEAD__RUNTIME__PATH=binaries.runtime)
+        self.environment = dict(
+            os.environ,
+            STEAD__RUNTIME__PATH=binaries.runtime,
+            STEAD__NATIVE__UID_BASE=str(FIRST_UID + place * SLOTS * UIDS_PER_SLOT),
+            STEAD__NATIVE__SLOTS=str(SLOTS),
+            **(settings or {}),
+        )
         if binaries.uv and os.path.exists(binaries.uv):
             tool = self.data / "toolchains/uv/bin/uv"
             if not tool.exists():
@@ -120,6 +131,30 @@ class Client:
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:500].decode(errors='replace')}")
         return json.loads(text) if text else None
+
+    def first_delta(self, body):
+        """Seconds from a task's request to the first text that it says, by the stream of its events, and its last response."""
+        data = json.dumps(dict(body, stream=True)).encode()
+        headers = dict(self.headers, **{"Content-Type": "application/json", "Accept": "text/event-stream"})
+        began = time.monotonic()
+        self.connection.request("POST", "/v1/responses", data, headers)
+        answer = self.connection.getresponse()
+        if answer.status >= 300:
+            raise RuntimeError(f"POST /v1/responses: {answer.status} {answer.read(500).decode(errors='replace')}")
+        took, last = None, None
+        while line := answer.readline():
+            if not line.startswith(b"data: {"):
+                continue
+            if took is None and b'"response.output_text.delta"' in line:
+                took = time.monotonic() - began
+            event = json.loads(line[6:])
+            last = event.get("response", last)
+        if took is None or last["status"] != "completed":
+            raise RuntimeError(f"the task ended as {last and last['status']}: {last and last.get('error')}")
+        return took, last
+
+    def delete_session(self, session):
+        self.call("DELETE", "/v1/sessions/" + session)
 
     def project(self, name):
         """The id of a new project."""

@@ -58,7 +58,7 @@ def measure(bench, client, log):
         lambda _: sum(log.append() for _ in range(COMMITS)), wanted=50)
     log.close()
     for session in sessions:  # Not in between: taking sandboxes down would be timed with the next task.
-        client.call("DELETE", "/v1/sessions/" + session)
+        client.delete_session(session)
 
     floor = Figure("GET /v1/uhp", idle, command="GET /v1/uhp")
     yield floor

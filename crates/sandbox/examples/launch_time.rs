@@ -1,15 +1,17 @@
-//! Times one sandbox from its start to the first byte that its program prints, beside two yardsticks taken in turn with
-//! it: the same command started bare, and by bubblewrap with the same mounts. Used by `scripts/bench`.
+//! Times one sandbox from its start to the first byte that its program prints, beside yardsticks taken in turn with it:
+//! the same command started bare, by bubblewrap with the same mounts and the same filter of system calls, and by
+//! `docker run --rm`. Used by `scripts/bench`.
 //!
 //! ```text
-//! launch_time EXECUTABLE SAMPLES [BWRAP]
+//! launch_time EXECUTABLE SAMPLES [--bwrap PROGRAM] [--docker PROGRAM IMAGE]
 //! ```
 //!
 //! `EXECUTABLE` is a program that is the launcher when it is started as one. Prints a JSON object: for each way an array
-//! of seconds, and bubblewrap's command line. Rounds take the ways in turn, so that a busy moment hits all of them.
+//! of seconds and its command line. Rounds take the ways in turn, so that a busy moment hits all of them; a container is
+//! started in every fifth round only.
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use stead_sandbox::cgroup::CgroupManager;
 use stead_sandbox::plan::{Ids, Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
-use stead_sandbox::{Exit, Handover, launch};
+use stead_sandbox::{Exit, Handover, launch, seccomp};
 
 const SCRIPT: &str = "echo x";
 const ID: u32 = 1000;
@@ -28,13 +30,24 @@ const UIDS: u32 = 65_536;
 const FIRST_UID: u32 = 1_900_000_000;
 const WARM_UP: usize = 3;
 
+/// A container takes a hundred times as long as the rest of a round.
+const ROUNDS_PER_CONTAINER: usize = 5;
+
+/// A program that is started for comparison.
+struct Yardstick {
+    line: Vec<String>,
+    /// What it reads: opened anew for each start, as bubblewrap wants its filter.
+    input: Option<PathBuf>,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [executable, samples, rest @ ..] = arguments.as_slice() else {
-        return Err("usage: launch_time EXECUTABLE SAMPLES [BWRAP]".into());
+        return Err("usage: launch_time EXECUTABLE SAMPLES [--bwrap PROGRAM] [--docker PROGRAM IMAGE]".into());
     };
     let executable = PathBuf::from(executable);
     let samples: usize = samples.parse()?;
+    let after = |name: &str| rest.iter().position(|word| word == name).map(|at| &rest[at + 1..]);
     let scratch = tempfile::tempdir()?;
     let mounts = system_mounts(&SystemBase {
         run_uid: ID,
@@ -44,30 +57,44 @@ fn main() -> Result<(), Box<dyn Error>> {
         hostname: "bench",
         toolchains: &[],
     })?;
-    let bwrap = rest.first().map(|program| bubblewrap(program, &mounts, scratch.path())).transpose()?;
+    let bare = Yardstick { line: ["/bin/sh", "-c", SCRIPT].map(String::from).to_vec(), input: None };
+    let bwrap = after("--bwrap").and_then(<[String]>::first);
+    let bwrap = bwrap.map(|program| bubblewrap(program, &mounts, scratch.path())).transpose()?;
+    let docker = match after("--docker") {
+        Some([program, image, ..]) => Some(container(program, image)),
+        Some(_) => return Err("--docker takes a program and an image".into()),
+        None => None,
+    };
     let plan = plan(mounts);
     let groups = CgroupManager::detect("stead-bench")?;
 
-    let (mut bare, mut wrapped, mut launched, mut grouped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut found: [Vec<f64>; 5] = Default::default();
     for round in 0..WARM_UP + samples {
+        let docker = docker.as_ref().filter(|_| round % ROUNDS_PER_CONTAINER == 0);
         let took = [
-            Some(time_command(Command::new("/bin/sh").args(["-c", SCRIPT]))?),
-            bwrap.as_deref().map(|line| time_command(Command::new(&line[0]).args(&line[1..]))).transpose()?,
+            Some(time_command(&bare)?),
+            bwrap.as_ref().map(time_command).transpose()?,
             Some(time_launch(&executable, &plan)?),
             Some(time_launch_with_group(&executable, &plan, &groups)?),
+            docker.map(time_command).transpose()?,
         ];
         if round >= WARM_UP {
-            for (all, one) in [&mut bare, &mut wrapped, &mut launched, &mut grouped].into_iter().zip(took) {
+            for (all, one) in found.iter_mut().zip(took) {
                 all.extend(one.map(|took| took.as_secs_f64()));
             }
         }
     }
+    groups.retire();
+    let [bare, wrapped, launched, grouped, contained] = found;
+    let line = |yardstick: Option<Yardstick>| yardstick.map(|yardstick| yardstick.line);
     let found = serde_json::json!({
         "bare": bare,
         "bwrap": wrapped,
         "launcher": launched,
         "launcher_with_cgroups": grouped,
-        "bwrap_command": bwrap,
+        "docker": contained,
+        "bwrap_command": line(bwrap),
+        "docker_command": line(docker),
         "cgroups_missing": groups.missing().iter().map(|controller| format!("{controller:?}")).collect::<Vec<_>>(),
     });
     println!("{found}");
@@ -131,8 +158,13 @@ fn time_launch_with_group(
     Ok(made + took?)
 }
 
-fn time_command(command: &mut Command) -> Result<Duration, Box<dyn Error>> {
-    command.env_clear().env("PATH", PATH).stdin(Stdio::null()).stdout(Stdio::piped());
+fn time_command(yardstick: &Yardstick) -> Result<Duration, Box<dyn Error>> {
+    let mut command = Command::new(&yardstick.line[0]);
+    command.args(&yardstick.line[1..]).env_clear().env("PATH", PATH).stdout(Stdio::piped());
+    command.stdin(match &yardstick.input {
+        Some(path) => Stdio::from(File::open(path)?),
+        None => Stdio::null(),
+    });
     let began = Instant::now();
     let mut child = command.spawn()?;
     let mut output = child.stdout.take().ok_or("standard output is not piped")?;
@@ -146,14 +178,31 @@ fn first_byte(reader: &mut impl Read) -> std::io::Result<bool> {
     Ok(reader.read(&mut [0])? == 1)
 }
 
-/// Bubblewrap's command line for the same mounts. It has no allow-list of system calls, no Landlock, no ids beyond one and
-/// no limits, so it does less.
-fn bubblewrap(program: &str, mounts: &[Mount], scratch: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+/// `docker run --rm` without a network, for a sandbox has none either.
+fn container(program: &str, image: &str) -> Yardstick {
+    let line = [program, "run", "--rm", "--network", "none", image, "/bin/sh", "-c", SCRIPT];
+    Yardstick { line: line.map(String::from).to_vec(), input: None }
+}
+
+/// Bubblewrap's command line for the same mounts and the same filter, which it reads from its standard input. It has no
+/// Landlock, no ids beyond one and no limits, so it does less.
+fn bubblewrap(program: &str, mounts: &[Mount], scratch: &Path) -> Result<Yardstick, Box<dyn Error>> {
+    let filter = scratch.join("filter");
+    let instructions = seccomp::compile()?;
+    let bytes = instructions.iter().flat_map(|one| {
+        let [low, high] = one.code.to_ne_bytes();
+        let [a, b, c, d] = one.k.to_ne_bytes();
+        [low, high, one.jt, one.jf, a, b, c, d]
+    });
+    fs::write(&filter, bytes.collect::<Vec<u8>>())?;
     let mut line: Vec<String> = vec![program.into()];
     let id = ID.to_string();
     line.extend(["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"].map(String::from));
     line.extend(["--setenv", "PATH", PATH, "--uid", &id, "--gid", &id, "--hostname", "bench"].map(String::from));
-    line.extend(["--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"].map(String::from));
+    line.extend(
+        ["--cap-drop", "ALL", "--seccomp", "0", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+            .map(String::from),
+    );
     for (index, mount) in mounts.iter().enumerate() {
         let target = mount.target().display().to_string();
         match mount {
@@ -171,5 +220,5 @@ fn bubblewrap(program: &str, mounts: &[Mount], scratch: &Path) -> Result<Vec<Str
         }
     }
     line.extend(["--chdir", "/", "--", "/bin/sh", "-c", SCRIPT].map(String::from));
-    Ok(line)
+    Ok(Yardstick { line, input: Some(filter) })
 }
