@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::buffered::Buffered;
 use crate::counters::{Counted, Counters, Traffic};
+use crate::journal::{Journal, Record};
 use crate::lines::{Line, Lines};
 use crate::refusal::{Failure, Refusal};
 use crate::request::Request;
@@ -21,6 +22,9 @@ use crate::{Policy, RefusalCode, forward, request, tunnel};
 
 /// Time for a client to take a refusal and to hang up.
 const PARTING: Duration = Duration::from_secs(1);
+/// Lines of one sandbox in the log, each minute.
+const REFUSAL_LINES: u32 = 100;
+const TRANSFER_LINES: u32 = 600;
 
 pub(crate) type ClientReader = Buffered<Counted<OwnedReadHalf>>;
 pub(crate) type ClientWriter = Counted<OwnedWriteHalf>;
@@ -32,10 +36,18 @@ pub(crate) struct Shared {
     pub(crate) dial_policy: stead_outbound::Policy,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) refusal_lines: Lines,
+    journal: Journal,
+    refusals: Lines,
+    transfers: Lines,
 }
 
 impl Shared {
+    pub(crate) fn new(policy: Policy, dialer: Arc<Dialer>, journal: Journal) -> Self {
+        let dial_policy = policy.dial_policy();
+        let (refusals, transfers) = (Lines::a_minute(REFUSAL_LINES), Lines::a_minute(TRANSFER_LINES));
+        Self { policy, dial_policy, dialer, counters: Arc::default(), journal, refusals, transfers }
+    }
+
     pub(crate) async fn dial(&self, target: &Target) -> Result<TcpStream, Failure> {
         match self.dialer.connect(&target.host, target.port, &self.dial_policy).await {
             Err(DialError::NameNotAllowed { .. } | DialError::PortNotAllowed { .. })
@@ -51,13 +63,32 @@ impl Shared {
     pub(crate) fn note(&self, code: RefusalCode, target: Option<&Target>) {
         let counter = if code.is_failure() { &self.counters.failed } else { &self.counters.refused };
         counter.fetch_add(1, Relaxed);
-        match self.refusal_lines.take() {
+        self.write_refusal(self.record(target, code.as_str()));
+    }
+
+    /// Writes the line of a refusal or of a fault, unless there have been too many.
+    pub(crate) fn write_refusal(&self, record: Record) {
+        self.write(&self.refusals, record);
+    }
+
+    /// Writes the line of a request or a tunnel that was let through, unless there have been too many.
+    pub(crate) fn write_transfer(&self, record: Record) {
+        self.write(&self.transfers, record);
+    }
+
+    /// A line about a request of this sandbox.
+    pub(crate) fn record(&self, target: Option<&Target>, decision: &'static str) -> Record {
+        let (host, port) = target.map(|target| (target.host.to_string(), target.port)).unzip();
+        Record { host, port, ..Record::new(&self.policy.label, decision) }
+    }
+
+    fn write(&self, lines: &Lines, record: Record) {
+        match lines.take() {
             Line::Write => {}
-            Line::WriteLast => tracing::info!(label = self.policy.label, "egress: more refusals are counted only"),
+            Line::WriteLast => self.journal.write(Record::new(&self.policy.label, "more_is_counted_only")),
             Line::Leave => return,
         }
-        let (host, port) = target.map(|target| (target.host.to_string(), target.port)).unzip();
-        tracing::info!(label = self.policy.label, host, port, decision = code.as_str(), "egress");
+        self.journal.write(record);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::buffered::Buffered;
 use crate::connection::{ClientReader, ClientWriter, Shared};
 use crate::counters::Traffic;
 use crate::framing::Framing;
+use crate::journal::Record;
 use crate::refusal::Failure;
 use crate::request::Forward;
 use crate::response::{self, BadResponse, Response};
@@ -45,8 +46,8 @@ pub(crate) async fn run(
         Err(failure) => Err(failure),
         Ok(goes_on) => {
             let (sent, received) = (traffic.up() - taken - reader.peek().len() as u64, traffic.down() - down);
-            let (label, host, port) = (&shared.policy.label, &request.target.host, request.target.port);
-            tracing::info!(label, %host, port, decision = "forwarded", sent, received, "egress");
+            let (sent, received) = (Some(sent), Some(received));
+            shared.write_transfer(Record { sent, received, ..shared.record(Some(&request.target), "forwarded") });
             Ok(goes_on)
         }
     }

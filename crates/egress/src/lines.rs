@@ -1,11 +1,9 @@
-//! How many lines one sandbox may have in the log: being refused costs a program nothing, and every line is on the operator's
-//! disk. Counters go on.
+//! How many lines one sandbox may have in the log: being refused costs a program nothing, a small request little, and every
+//! line is on the operator's disk. Counters go on.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines in one span of time.
-const LINES: u32 = 100;
 const SPAN: Duration = Duration::from_mins(1);
 
 /// What to do with a line.
@@ -19,7 +17,11 @@ pub(crate) enum Line {
 
 /// The lines of one sandbox.
 #[derive(Debug)]
-pub(crate) struct Lines(Mutex<Span>);
+pub(crate) struct Lines {
+    /// The most lines in one span.
+    bound: u32,
+    span: Mutex<Span>,
+}
 
 #[derive(Debug)]
 struct Span {
@@ -27,28 +29,27 @@ struct Span {
     used: u32,
 }
 
-impl Default for Lines {
-    fn default() -> Self {
-        Self(Mutex::new(Span { since: Instant::now(), used: 0 }))
-    }
-}
-
 impl Lines {
+    /// At most so many lines a minute.
+    pub(crate) fn a_minute(bound: u32) -> Self {
+        Self { bound, span: Mutex::new(Span { since: Instant::now(), used: 0 }) }
+    }
+
     /// Asks for one line.
     pub(crate) fn take(&self) -> Line {
         self.take_at(Instant::now())
     }
 
     fn take_at(&self, now: Instant) -> Line {
-        let mut span = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut span = self.span.lock().unwrap_or_else(PoisonError::into_inner);
         if now.duration_since(span.since) >= SPAN {
             *span = Span { since: now, used: 0 };
         }
-        if span.used >= LINES {
+        if span.used >= self.bound {
             return Line::Leave;
         }
         span.used += 1;
-        if span.used == LINES { Line::WriteLast } else { Line::Write }
+        if span.used == self.bound { Line::WriteLast } else { Line::Write }
     }
 }
 
@@ -58,12 +59,12 @@ mod tests {
 
     #[test]
     fn a_flood_of_refusals_does_not_fill_the_log() {
-        let lines = Lines::default();
+        let lines = Lines::a_minute(100);
         let began = Instant::now();
         for round in 0..2 {
             let now = began + SPAN * round;
             let said: Vec<Line> = (0..5000).map(|_| lines.take_at(now)).filter(|line| *line != Line::Leave).collect();
-            assert_eq!(said.len(), LINES as usize);
+            assert_eq!(said.len(), 100);
             assert_eq!(said.iter().position(|line| *line == Line::WriteLast), Some(said.len() - 1));
         }
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use stead_outbound::{Host, HostName, NameRule, PortRule};
 
 /// The egress policy of one sandbox.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Policy {
     /// Names the sandbox for the log: an environment or build id.
     pub label: String,
@@ -25,7 +27,8 @@ pub struct Policy {
 }
 
 /// Bounds of one sandbox's use of the proxy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Connections at once.
     pub connections: usize,

@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::body::CHUNK;
 use crate::connection::{ClientReader, ClientWriter, Shared};
 use crate::counters::Traffic;
+use crate::journal::Record;
 use crate::refusal::Failure;
 use crate::splice::{self, Pipe, Socket};
 use crate::target::Target;
@@ -61,8 +62,12 @@ pub(crate) async fn run(
         () = traffic.idle(shared.policy.limits.idle) => "idle",
     };
     let ended = if traffic.is_exhausted() { "byte_limit" } else { ended };
-    let (label, host, port) = (&shared.policy.label, &target.host, target.port);
-    tracing::info!(label, %host, port, decision = "tunnelled", ended, sent = traffic.up(), received = traffic.down(), "egress");
+    shared.write_transfer(Record {
+        ended: Some(ended.into()),
+        sent: Some(traffic.up()),
+        received: Some(traffic.down()),
+        ..shared.record(Some(target), "tunnelled")
+    });
 }
 
 /// Reads the ClientHello without taking it. Nothing has been sent upstream when this refuses.

@@ -8,16 +8,20 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// The longest name DNS can carry in text form, in bytes.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// A DNS name: lower case, 1 to 253 bytes, labels of letters, digits, `-` and `_`, without a trailing dot.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct HostName(String);
 
 /// What a user may write where a host belongs: a name, or an address literal.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Host {
     /// A name that has to be resolved.
     Name(HostName),
@@ -86,6 +90,34 @@ impl FromStr for Host {
             return Ok(Self::Literal(IpAddr::V6(address).to_canonical()));
         }
         text.parse().map(Self::Name)
+    }
+}
+
+impl TryFrom<String> for HostName {
+    type Error = InvalidHost;
+
+    fn try_from(text: String) -> Result<Self, InvalidHost> {
+        text.parse()
+    }
+}
+
+impl From<HostName> for String {
+    fn from(name: HostName) -> Self {
+        name.0
+    }
+}
+
+impl TryFrom<String> for Host {
+    type Error = InvalidHost;
+
+    fn try_from(text: String) -> Result<Self, InvalidHost> {
+        text.parse()
+    }
+}
+
+impl From<Host> for String {
+    fn from(host: Host) -> Self {
+        host.to_string()
     }
 }
 

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{DialError, Host, HostName};
 
 /// Which names may be asked for. Checked before anything is resolved, so a refused name causes no DNS question.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NameRule {
     /// Every name and every literal; the addresses are still judged.
     Open,
@@ -17,7 +20,8 @@ pub enum NameRule {
 }
 
 /// Which ports may be asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PortRule {
     /// Every port but 0.
     Any,
@@ -74,6 +78,26 @@ impl FromIterator<u16> for PortRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_read_back_and_names_are_parsed_again() {
+        let names = NameRule::Exact(BTreeSet::from(["example.com".parse().unwrap()]));
+        let ports = PortRule::from_iter([80, 443]);
+        let hosts = NameRule::Hosts(BTreeSet::from(["[::1]".parse().unwrap(), "a.test".parse().unwrap()]));
+        let text = serde_json::to_string(&(&names, &ports, &hosts, PortRule::Any)).unwrap();
+        assert_eq!(text, r#"[{"exact":["example.com"]},{"only":[80,443]},{"hosts":["a.test","[::1]"]},"any"]"#);
+        assert_eq!(
+            serde_json::from_str::<(NameRule, PortRule, NameRule, PortRule)>(&text).unwrap(),
+            (names, ports, hosts, PortRule::Any)
+        );
+        assert_eq!(
+            serde_json::from_str::<NameRule>(r#"{"exact":["EXAMPLE.com."]}"#).unwrap(),
+            NameRule::Exact(BTreeSet::from(["example.com".parse().unwrap()]))
+        );
+        for bad in [r#"{"exact":["10.0.0.1"]}"#, r#"{"exact":["*.example.com"]}"#, r#"{"hosts":["127.1"]}"#] {
+            assert!(serde_json::from_str::<NameRule>(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn exact_names_admit_neither_relatives_nor_literals() {

@@ -52,6 +52,26 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Keeps what this thread logs, until the guard is dropped.
+    pub(crate) fn keep(&self) -> tracing::subscriber::DefaultGuard {
+        let lines = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    /// Waits until the log has the text so many times: a line may be written after the answer has gone out.
+    pub(crate) async fn wait_for(&self, text: &str, times: usize) {
+        for _ in 0..500 {
+            if self.text().matches(text).count() >= times {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not {times} times {text:?} in {}", self.text());
+    }
+}
+
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
@@ -61,6 +81,12 @@ impl io::Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A dialer for a machine without addresses.
+pub(crate) fn dialer(script: Arc<Script>) -> Dialer {
+    let deadlines = Deadlines { resolve: Duration::from_secs(1), connect: Duration::from_secs(1) };
+    Dialer::new(script, HostAddresses::fixed(Vec::new()), deadlines)
 }
 
 pub(crate) struct Proxy {
@@ -76,8 +102,7 @@ impl Proxy {
         policy.extra_allowed = upstreams.to_vec();
         change(&mut policy);
         let script = Arc::new(Script::default());
-        let deadlines = Deadlines { resolve: Duration::from_secs(1), connect: Duration::from_secs(1) };
-        let dialer = Dialer::new(script.clone(), HostAddresses::fixed(Vec::new()), deadlines);
+        let dialer = dialer(script.clone());
         let directory = tempfile::tempdir().unwrap();
         let handle = Egress::new(Arc::new(dialer)).open(directory.path().join("egress.sock"), policy).unwrap();
         Self { handle, script, directory }

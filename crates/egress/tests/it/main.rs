@@ -5,5 +5,6 @@
 mod bounds;
 mod harness;
 mod plain;
+mod process;
 mod throughput;
 mod tunnels;

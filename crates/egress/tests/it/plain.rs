@@ -110,9 +110,7 @@ async fn the_log_says_how_much_each_request_sent() {
     let host = format!("a.test:{}", address.port());
     let post = format!("POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody");
     let log = Log::default();
-    let lines = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.keep();
     let mut client = proxy.client().await;
     // In one write: what was read ahead is the second request's.
     client.write_all(post.repeat(2).as_bytes()).await.unwrap();
@@ -120,14 +118,7 @@ async fn the_log_says_how_much_each_request_sent() {
         read_until(&mut client, "hi").await;
     }
     let line = format!(" sent={} received=", post.len());
-    // A line is written after the answer has gone out.
-    for _ in 0..500 {
-        if log.text().matches(&line).count() == 2 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("not twice `{line}` in {}", log.text());
+    log.wait_for(&line, 2).await;
 }
 
 #[tokio::test]
