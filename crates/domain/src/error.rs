@@ -76,6 +76,10 @@ codes! {
     BuildNotFound = "build_not_found", NotFound;
     /// No key of that id.
     KeyNotFound = "key_not_found", NotFound;
+    /// No workspace of that id or name that the caller may see.
+    WorkspaceNotFound = "workspace_not_found", NotFound;
+    /// Another workspace has that name; `detail.workspace` is its id.
+    WorkspaceExists = "workspace_exists", Conflict;
     /// The continued session belongs to another agent.
     AgentMismatch = "agent_mismatch", Conflict;
     /// A turn is active in the session.

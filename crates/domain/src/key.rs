@@ -16,13 +16,15 @@ pub enum Verb {
     Run,
     /// Change projects, agents and files.
     Write,
-    /// Make and revoke keys.
+    /// Make and revoke keys of the key's own workspace, and have what nothing names collected.
     Admin,
+    /// Make workspaces, see all of them, and keep the keys of each: the deployment rather than a tenant.
+    Operator,
 }
 
 impl Verb {
     /// Every verb, weakest first.
-    pub const ALL: [Verb; 4] = [Verb::Read, Verb::Run, Verb::Write, Verb::Admin];
+    pub const ALL: [Verb; 5] = [Verb::Read, Verb::Run, Verb::Write, Verb::Admin, Verb::Operator];
 
     /// The verb as text.
     pub const fn as_str(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Verb {
             Verb::Run => "run",
             Verb::Write => "write",
             Verb::Admin => "admin",
+            Verb::Operator => "operator",
         }
     }
 
@@ -76,14 +79,31 @@ pub struct Caller {
     pub verbs: Vec<Verb>,
 }
 
+fn insufficient(needed: Verb) -> Error {
+    let message = format!("this key may not do that; it needs the verb `{}`", needed.as_str());
+    Error::new(Code::ScopeInsufficient, message)
+}
+
 impl Caller {
     /// Refuses a caller whose key lacks `verb`.
     pub fn require(&self, verb: Verb) -> Result<()> {
-        if self.verbs.contains(&verb) {
-            return Ok(());
-        }
-        let message = format!("this key may not do that; it needs the verb `{}`", verb.as_str());
-        Err(Error::new(Code::ScopeInsufficient, message))
+        if self.verbs.contains(&verb) { Ok(()) } else { Err(insufficient(verb)) }
+    }
+
+    /// Whether the caller looks after the deployment and not just after its workspace.
+    pub fn is_operator(&self) -> bool {
+        self.verbs.contains(&Verb::Operator)
+    }
+
+    /// Refuses a caller who keeps no keys at all. Of which workspaces is another question.
+    pub fn require_keys(&self) -> Result<()> {
+        if self.is_operator() { Ok(()) } else { self.require(Verb::Admin) }
+    }
+
+    /// Refuses to let a caller give or take a key that may do more than its own workspace's admins may: else whoever
+    /// administers one workspace would administer all.
+    pub fn require_keeping(&self, verbs: &[Verb]) -> Result<()> {
+        if verbs.contains(&Verb::Operator) { self.require(Verb::Operator) } else { Ok(()) }
     }
 }
 
@@ -94,5 +114,39 @@ impl Key {
             return Err(Error::new(Code::CredentialInvalid, "the credential is not valid"));
         }
         Ok(Caller { workspace_id: self.workspace_id, key_id: self.id, verbs: self.verbs.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "018f3c2a7b4c7d3e9f6a5b4c3d2e1f00";
+
+    fn caller(verbs: &[Verb]) -> Caller {
+        let (workspace, key) = (format!("ws_{HEX}"), format!("key_{HEX}"));
+        Caller { workspace_id: workspace.parse().unwrap(), key_id: key.parse().unwrap(), verbs: verbs.to_vec() }
+    }
+
+    #[test]
+    fn verbs_grow_and_none_holds_another() {
+        assert!(Verb::ALL.is_sorted());
+        for verb in Verb::ALL {
+            assert_eq!(Verb::parse(verb.as_str()), Some(verb));
+            let refused = Verb::ALL.into_iter().filter(|&other| caller(&[verb]).require(other).is_err()).count();
+            assert_eq!(refused, Verb::ALL.len() - 1, "{verb:?}");
+        }
+    }
+
+    #[test]
+    fn an_admin_keeps_keys_of_tenants_and_an_operator_those_of_operators_too() {
+        let (writer, admin) = (caller(&[Verb::Read, Verb::Run, Verb::Write]), caller(&[Verb::Admin]));
+        let operator = caller(&[Verb::Operator]);
+        assert!(writer.require_keys().is_err() && admin.require_keys().is_ok() && operator.require_keys().is_ok());
+        for verbs in [&[Verb::Operator][..], &Verb::ALL] {
+            assert!(admin.require_keeping(verbs).unwrap_err().message.contains("`operator`"));
+            assert!(operator.require_keeping(verbs).is_ok());
+        }
+        assert!(admin.require_keeping(&[Verb::Admin]).is_ok());
     }
 }

@@ -48,8 +48,16 @@ impl Engine {
         (key, secret)
     }
 
-    /// Makes a key in the caller's workspace; the secret is shown here and never again.
-    pub async fn key_create(&self, caller: &Caller, name: &str, mut verbs: Vec<Verb>) -> Result<(Key, String)> {
+    /// Makes a key in the caller's workspace, or for an operator in the one named by its id or name; the secret is shown here
+    /// and never again. Two keys may have one name. Refuses with [`Code::WorkspaceNotFound`] what the caller may not see, and
+    /// with [`Code::ScopeInsufficient`] verbs that the caller may not give.
+    pub async fn key_create(
+        &self,
+        caller: &Caller,
+        workspace: Option<&str>,
+        name: &str,
+        mut verbs: Vec<Verb>,
+    ) -> Result<(Key, String)> {
         let name = name.trim();
         if name.is_empty() || name.len() > 200 || name.chars().any(char::is_control) {
             return Err(Error::invalid("name", "a key needs a name of 1 to 200 printable characters"));
@@ -57,25 +65,31 @@ impl Engine {
         verbs.sort_unstable();
         verbs.dedup();
         if verbs.is_empty() {
-            return Err(Error::invalid("verbs", "a key needs at least one of `read`, `run`, `write`, `admin`"));
+            let known = Verb::ALL.map(|verb| format!("`{}`", verb.as_str())).join(", ");
+            return Err(Error::invalid("verbs", format!("a key needs at least one of {known}")));
         }
-        let (key, secret) = self.new_key(caller.workspace_id, name, verbs);
+        caller.require_keeping(&verbs).map_err(|error| error.at("verbs"))?;
+        let workspace = self.workspace_of_keys(caller, workspace).await?;
+        let (key, secret) = self.new_key(workspace, name, verbs);
         let row = key.clone();
         self.decide(|| async { Ok((Changes::new().insert(row.clone()), ())) }).await?;
         Ok((key, secret))
     }
 
-    /// The keys of the caller's workspace, revoked ones too, oldest first.
-    pub async fn key_list(&self, caller: &Caller) -> Result<Vec<Key>> {
-        self.store.keys_list(caller.workspace_id).await.map_err(store_failed)
+    /// The keys of the caller's workspace, or for an operator of the one named; revoked ones too, oldest first.
+    pub async fn key_list(&self, caller: &Caller, workspace: Option<&str>) -> Result<Vec<Key>> {
+        let workspace = self.workspace_of_keys(caller, workspace).await?;
+        self.store.keys_list(workspace).await.map_err(store_failed)
     }
 
-    /// Revokes a key; new requests with it are refused from then on. Revoking twice changes nothing.
-    pub async fn key_revoke(&self, caller: &Caller, id: KeyId) -> Result<Key> {
+    /// Revokes a key of those that [`Engine::key_list`] lists; new requests with it are refused from then on. Revoking twice
+    /// changes nothing.
+    pub async fn key_revoke(&self, caller: &Caller, workspace: Option<&str>, id: KeyId) -> Result<Key> {
         self.decide(|| async {
-            let keys = self.key_list(caller).await?;
+            let keys = self.key_list(caller, workspace).await?;
             let key = keys.into_iter().find(|key| key.id == id);
             let mut key = key.ok_or_else(|| Error::new(Code::KeyNotFound, "there is no such key"))?;
+            caller.require_keeping(&key.verbs)?;
             if key.revoked_at.is_some() {
                 return Ok((Changes::new(), key));
             }
@@ -83,5 +97,14 @@ impl Engine {
             Ok((Changes::new().update(key.clone()), key))
         })
         .await
+    }
+
+    /// The workspace whose keys are meant. One that the caller may not see is one that does not exist.
+    async fn workspace_of_keys(&self, caller: &Caller, wanted: Option<&str>) -> Result<WorkspaceId> {
+        caller.require_keys()?;
+        let Some(wanted) = wanted else { return Ok(caller.workspace_id) };
+        let found = self.workspace_list(caller).await?.into_iter().find(|workspace| workspace.is_called(wanted));
+        let missing = || Error::new(Code::WorkspaceNotFound, "there is no such workspace").at("workspace");
+        Ok(found.ok_or_else(missing)?.id)
     }
 }

@@ -11,6 +11,7 @@ use crate::commands::package::PackageCommand;
 use crate::commands::project::ProjectCommand;
 use crate::commands::run::RunArgs;
 use crate::commands::session::SessionCommand;
+use crate::commands::workspace::WorkspaceCommand;
 use crate::config::parse_duration;
 use crate::serve::ServeArgs;
 
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     /// Make, list and revoke keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Make and list workspaces, the tenants of a server
+    #[command(subcommand)]
+    Workspace(WorkspaceCommand),
     /// Make projects, fill them and build them
     #[command(subcommand)]
     Project(ProjectCommand),

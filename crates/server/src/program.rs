@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::client::Failure;
-use crate::commands::{Context, doctor, keeping, key, package, project, run, session};
+use crate::commands::{Context, doctor, keeping, key, package, project, run, session, workspace};
 use crate::console::colour;
 use crate::serve;
 
@@ -55,6 +55,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
 async fn client_command(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Key(command) => key::key(context, command).await.map(|()| 0),
+        Command::Workspace(command) => workspace::workspace(context, command).await.map(|()| 0),
         Command::Package(command) => package::package(context, command).await.map(|()| 0),
         Command::Runtimes => package::runtimes(context).await.map(|()| 0),
         Command::Project(command) => project::project(context, command).await.map(|()| 0),

@@ -1,6 +1,6 @@
 //! Stead's own face, `/stead/v1`: what the public protocols have no word for.
 //!
-//! Keys, the raw log of a build while it runs, cancelling a build, builds that reuse nothing, and the raw output and exit
+//! Workspaces, keys, the raw log of a build while it runs, cancelling a build, builds that reuse nothing, and the raw output and exit
 //! status of a turn. The command line uses it beside UHP. It holds no logic: a handler authenticates, checks the key's
 //! verb, decodes, calls one use case of the engine and converts.
 //!

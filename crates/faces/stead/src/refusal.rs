@@ -64,7 +64,9 @@ fn status_of(kind: ErrorKind) -> StatusCode {
 fn hint_for(code: Code) -> Option<&'static str> {
     match code {
         Code::CredentialMissing => Some("send `Authorization: Bearer <key>`"),
-        Code::ScopeInsufficient => Some("a key with the verb `admin` can make a key with the verb it needs"),
+        Code::ScopeInsufficient => Some(
+            "a key with the verb `admin` can make a key with the verb it needs; for `operator` it must have that verb itself",
+        ),
         Code::ProjectBusy => Some("wait for the running build, or cancel it"),
         _ => None,
     }

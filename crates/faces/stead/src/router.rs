@@ -5,13 +5,14 @@ use axum::routing::{delete, get, post};
 use http::{Method, StatusCode, Uri};
 
 use crate::refusal::Refusal;
-use crate::routes::{build_log, builds, keeping, keys, server, turns};
+use crate::routes::{build_log, builds, keeping, keys, server, turns, workspaces};
 use crate::state::FaceState;
 
 /// The face, for everything beneath `/stead/v1`.
 pub fn router(state: FaceState) -> Router {
     Router::new()
         .route("/stead/v1/server", get(server::get))
+        .route("/stead/v1/workspaces", get(workspaces::list).post(workspaces::create))
         .route("/stead/v1/keys", get(keys::list).post(keys::create))
         .route("/stead/v1/keys/{id}", delete(keys::revoke))
         .route("/stead/v1/projects/{project}/build", post(builds::start))
@@ -44,7 +45,7 @@ fn hint(path: &str) -> &'static str {
             "sessions, tasks and harnesses are served over UHP, beneath `/v1/`"
         }
         Some(_) => {
-            "`/stead/v1` serves keys, builds, turns, usage and collection; everything else is UHP, beneath `/v1/`"
+            "`/stead/v1` serves workspaces, keys, builds, turns, usage and collection; everything else is UHP, beneath `/v1/`"
         }
         None => "the routes of this interface begin with `/stead/v1/`; UHP is served at `/v1/`",
     }
@@ -64,7 +65,7 @@ mod tests {
         for (path, part) in [
             ("/stead/v1/projects", "`/v1/environments`"),
             ("/stead/v1/sessions/x", "beneath `/v1/`"),
-            ("/stead/v1/nothing", "serves keys"),
+            ("/stead/v1/nothing", "serves workspaces, keys"),
             ("/stead/v2", "begin with"),
         ] {
             assert!(hint(path).contains(part), "{path}: {}", hint(path));

@@ -42,11 +42,13 @@ pub(super) fn hint(code: &str) -> Option<&'static str> {
         }
         "invalid_credential" | "credential_invalid" => "the key may be of another server, or revoked",
         "insufficient_scope" | "scope_insufficient" => {
-            "`stead key create NAME --verb …` makes a key that may, with an admin key"
+            "`stead key create NAME --verb …` makes a key that may, with an admin key; `operator` only with a key that has it"
         }
         "environment_not_found" | "project_not_found" => "`stead project list` shows what there is",
         "session_not_found" | "response_not_found" | "turn_not_found" => "`stead session list` shows what there is",
         "stead_key_not_found" | "key_not_found" => "`stead key list` shows what there is",
+        "workspace_not_found" => "`stead workspace list` shows those that this key may see",
+        "workspace_exists" => "`stead workspace list` shows it; choose another name for another workspace",
         "session_busy" => "wait for the running task, or start another session",
         "quota_exhausted" => {
             "`stead usage` shows how much is kept beside each quota; `stead project delete` and `stead project \

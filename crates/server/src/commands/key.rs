@@ -1,6 +1,6 @@
 //! `stead key`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use stead_face_stead::wire;
 
 use super::Context;
@@ -13,27 +13,54 @@ pub(crate) enum KeyCommand {
     Create {
         /// A label for people
         name: String,
-        /// What it may do: read, run, write, admin [default: read,run,write]; `stead run` needs read and run
-        #[arg(long = "verb", value_name = "VERB", value_delimiter = ',', value_parser = ["read", "run", "write", "admin"])]
+        /// What it may do: read, run, write, admin, operator [default: read,run,write]; `stead run` needs read and run
+        #[arg(long = "verb", value_name = "VERB", value_delimiter = ',', value_parser = ["read", "run", "write", "admin", "operator"])]
         verbs: Vec<String>,
+        #[command(flatten)]
+        of: OfWorkspace,
     },
     #[command(visible_alias = "ls")]
     /// List keys, revoked ones included
-    List,
+    List {
+        #[command(flatten)]
+        of: OfWorkspace,
+    },
     /// Revoke a key: from then on it authenticates nobody
     Revoke {
         /// The key's id, or its name when no other key has it
         // Not `key`, which is what every command is called with.
         #[arg(value_name = "KEY")]
         wanted: String,
+        #[command(flatten)]
+        of: OfWorkspace,
     },
+}
+
+/// Whose keys are meant.
+#[derive(Debug, Args)]
+pub(crate) struct OfWorkspace {
+    /// The workspace of the keys, by id or name, when it is not that of the key you call with; needs the verb `operator`
+    #[arg(long)]
+    workspace: Option<String>,
+}
+
+impl OfWorkspace {
+    /// The end of a route's address.
+    fn query(&self) -> String {
+        self.workspace.as_deref().map(|wanted| format!("?workspace={}", segment(wanted))).unwrap_or_default()
+    }
+
+    fn list(&self) -> String {
+        format!("/stead/v1/keys{}", self.query())
+    }
 }
 
 pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Failure> {
     let Context { client, console } = context;
     match command {
-        KeyCommand::Create { name, verbs } => {
-            let body = wire::KeyCreate { name, verbs: Some(verbs).filter(|verbs| !verbs.is_empty()) };
+        KeyCommand::Create { name, verbs, of } => {
+            let verbs = Some(verbs).filter(|verbs| !verbs.is_empty());
+            let body = wire::KeyCreate { name, verbs, workspace: of.workspace };
             let made = client.post_json::<wire::KeyCreated>("/stead/v1/keys", &body).await?;
             if !console.json {
                 let key = &made.value.key;
@@ -41,8 +68,8 @@ pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Fa
             }
             console.show(&made.json, || format!("{}\n", made.value.secret))
         }
-        KeyCommand::List => {
-            let list = client.get::<wire::KeyList>("/stead/v1/keys").await?;
+        KeyCommand::List { of } => {
+            let list = client.get::<wire::KeyList>(&of.list()).await?;
             console.show(&list.json, || {
                 let row = |key: &wire::Key| {
                     let revoked = instant(key.revoked_at);
@@ -51,9 +78,9 @@ pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Fa
                 table(&["ID", "NAME", "VERBS", "MADE", "REVOKED"], &list.value.keys.iter().map(row).collect::<Vec<_>>())
             })
         }
-        KeyCommand::Revoke { wanted } => {
-            let id = named(context, &wanted).await?;
-            let revoked = client.delete::<wire::Key>(&format!("/stead/v1/keys/{}", segment(&id))).await?;
+        KeyCommand::Revoke { wanted, of } => {
+            let id = named(context, &wanted, &of).await?;
+            let revoked = client.delete::<wire::Key>(&format!("/stead/v1/keys/{}{}", segment(&id), of.query())).await?;
             if !console.json {
                 note(&format!("{} is revoked", revoked.value.id));
                 return Ok(());
@@ -64,8 +91,8 @@ pub(crate) async fn key(context: &Context, command: KeyCommand) -> Result<(), Fa
 }
 
 /// The id of the key of that id or name. Of keys that share a name, those revoked do not count.
-async fn named(context: &Context, wanted: &str) -> Result<String, Failure> {
-    let keys = context.client.get::<wire::KeyList>("/stead/v1/keys").await?.value.keys;
+async fn named(context: &Context, wanted: &str, of: &OfWorkspace) -> Result<String, Failure> {
+    let keys = context.client.get::<wire::KeyList>(&of.list()).await?.value.keys;
     if keys.iter().any(|key| key.id == wanted) {
         return Ok(wanted.to_owned());
     }

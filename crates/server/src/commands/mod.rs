@@ -8,6 +8,7 @@ pub(crate) mod project;
 pub(crate) mod run;
 pub(crate) mod save;
 pub(crate) mod session;
+pub(crate) mod workspace;
 
 use crate::cli::Connection;
 use crate::client::{Client, Failure, find_key};

@@ -1,13 +1,14 @@
-//! Keys. Every route needs the verb `admin`.
+//! Keys. Every route needs the verb `admin`, or for another workspace's keys `operator`.
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use http::HeaderMap;
 use stead_domain::key::{Key, Verb};
 use stead_domain::{Error, Result};
 
 use super::named;
+use super::query::OfWorkspace;
 use crate::auth::Authenticated;
 use crate::body;
 use crate::refusal::Answer;
@@ -22,7 +23,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Json<wire::KeyCreated>> {
-    caller.require(Verb::Admin)?;
+    caller.require_keys()?;
     let wanted: wire::KeyCreate = body::json(&headers, body, state.engine.limits().json_bytes).await?;
     let name = wanted.name.trim();
     if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
@@ -30,16 +31,17 @@ pub(crate) async fn create(
         return Err(Error::invalid("name", message).into());
     }
     let verbs = verbs(wanted.verbs.as_deref())?;
-    let (key, secret) = state.engine.key_create(&caller, name, verbs).await?;
+    let (key, secret) = state.engine.key_create(&caller, wanted.workspace.as_deref(), name, verbs).await?;
     Ok(Json(wire::KeyCreated { key: shown(&key), secret }))
 }
 
 pub(crate) async fn list(
     State(state): State<FaceState>,
     Authenticated(caller): Authenticated,
+    Query(of): Query<OfWorkspace>,
 ) -> Answer<Json<wire::KeyList>> {
-    caller.require(Verb::Admin)?;
-    let keys = state.engine.key_list(&caller).await?;
+    caller.require_keys()?;
+    let keys = state.engine.key_list(&caller, of.workspace.as_deref()).await?;
     Ok(Json(wire::KeyList { keys: keys.iter().map(shown).collect() }))
 }
 
@@ -47,9 +49,10 @@ pub(crate) async fn revoke(
     State(state): State<FaceState>,
     Authenticated(caller): Authenticated,
     Path(id): Path<String>,
+    Query(of): Query<OfWorkspace>,
 ) -> Answer<Json<wire::Key>> {
-    caller.require(Verb::Admin)?;
-    let key = state.engine.key_revoke(&caller, named::key(&id)?).await?;
+    caller.require_keys()?;
+    let key = state.engine.key_revoke(&caller, of.workspace.as_deref(), named::key(&id)?).await?;
     Ok(Json(shown(&key)))
 }
 
@@ -61,7 +64,7 @@ fn verbs(wanted: Option<&[String]>) -> Result<Vec<Verb>> {
     let mut verbs = Vec::new();
     for (index, text) in wanted.iter().enumerate() {
         let Some(verb) = Verb::parse(text) else {
-            let message = "a verb is one of `read`, `run`, `write` and `admin`";
+            let message = "a verb is one of `read`, `run`, `write`, `admin` and `operator`";
             return Err(Error::invalid(format!("verbs.{index}"), message));
         };
         if !verbs.contains(&verb) {
@@ -76,6 +79,7 @@ fn shown(key: &Key) -> wire::Key {
     wire::Key {
         id: key.id.to_string(),
         object: "key".to_owned(),
+        workspace_id: key.workspace_id.to_string(),
         name: key.name.clone(),
         verbs: key.verbs.iter().map(|verb| verb.as_str().to_owned()).collect(),
         created_at: key.created_at.as_seconds(),
@@ -91,7 +95,7 @@ mod tests {
     fn verbs_are_known_ones_and_admin_is_asked_for() {
         let of = |texts: &[&str]| verbs(Some(&texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>()));
         assert_eq!(verbs(None).unwrap(), [Verb::Read, Verb::Run, Verb::Write]);
-        assert_eq!(of(&["admin", "read", "admin"]).unwrap(), [Verb::Read, Verb::Admin]);
+        assert_eq!(of(&["operator", "admin", "read", "admin"]).unwrap(), [Verb::Read, Verb::Admin, Verb::Operator]);
         assert_eq!(of(&["read", "Write"]).unwrap_err().param.as_deref(), Some("verbs.1"));
         assert!(of(&[]).is_err());
     }

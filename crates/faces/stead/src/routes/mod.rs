@@ -8,3 +8,4 @@ mod named;
 mod query;
 pub(crate) mod server;
 pub(crate) mod turns;
+pub(crate) mod workspaces;

@@ -31,3 +31,10 @@ impl Fresh {
         }
     }
 }
+
+/// Whose keys are meant.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct OfWorkspace {
+    /// A workspace's id or name; the caller's own when absent.
+    pub(crate) workspace: Option<String>,
+}

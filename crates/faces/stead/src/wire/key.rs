@@ -8,9 +8,12 @@ use serde::{Deserialize, Serialize};
 pub struct KeyCreate {
     /// A label for people.
     pub name: String,
-    /// What the key may do: `read`, `run`, `write`, `admin`. Without it: everything but `admin`.
+    /// What the key may do: `read`, `run`, `write`, `admin`, `operator`. Without it: `read`, `run` and `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbs: Option<Vec<String>>,
+    /// The workspace that the key acts in, by id or name. Without it: the caller's own. Another needs an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
 }
 
 /// A key, never its secret.
@@ -20,6 +23,8 @@ pub struct Key {
     pub id: String,
     /// `key`.
     pub object: String,
+    /// The workspace it acts in, `ws_…`.
+    pub workspace_id: String,
     /// A label for people.
     pub name: String,
     /// What it may do.
@@ -49,6 +54,6 @@ impl std::fmt::Debug for KeyCreated {
 /// The answer of `GET /stead/v1/keys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyList {
-    /// Every key of the workspace, revoked ones included.
+    /// Every key of one workspace, revoked ones included.
     pub keys: Vec<Key>,
 }

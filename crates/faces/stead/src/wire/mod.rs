@@ -10,6 +10,7 @@ mod key;
 mod output;
 mod server;
 mod turn;
+mod workspace;
 
 pub use build::{Build, LOG_OFFSET};
 pub use error::{ErrorBody, ErrorEnvelope};
@@ -18,3 +19,4 @@ pub use key::{Key, KeyCreate, KeyCreated, KeyList};
 pub use output::{Exit, OutputLine, Stream};
 pub use server::Server;
 pub use turn::{ExcessFile, Reads, Turn, TurnArtifact, TurnFailure};
+pub use workspace::{Workspace, WorkspaceCreate, WorkspaceList};
