@@ -31,14 +31,17 @@ pub fn download_url(session: SessionId, file: FileId) -> String {
     format!("/v1/containers/{}/files/{file}/content", container(session))
 }
 
+// What is no id and what names nothing are one answer: these sentences are the core's own, in the core's words, which are
+// translated with every other.
+
 /// Reads a harness id; anything else names no harness.
 pub fn parse_harness(text: &str) -> Result<AgentId> {
-    AgentId::parse_spelled(HARNESS, text).map_err(|_| Error::new(Code::AgentNotFound, "there is no such harness"))
+    AgentId::parse_spelled(HARNESS, text).map_err(|_| Error::new(Code::AgentNotFound, "there is no such agent"))
 }
 
 /// Reads a response id; anything else names no response.
 pub fn parse_response(text: &str) -> Result<TurnId> {
-    TurnId::parse_spelled(RESPONSE, text).map_err(|_| Error::new(Code::TurnNotFound, "there is no such response"))
+    TurnId::parse_spelled(RESPONSE, text).map_err(|_| Error::new(Code::TurnNotFound, "there is no such turn"))
 }
 
 /// Reads a session id; anything else names no session.
@@ -62,7 +65,7 @@ pub fn parse_file(text: &str) -> Result<FileId> {
 
 /// Reads an environment id; anything else names no environment.
 pub fn parse_environment(text: &str) -> Result<ProjectId> {
-    text.parse().map_err(|_| Error::new(Code::ProjectNotFound, "there is no such environment"))
+    text.parse().map_err(|_| Error::new(Code::ProjectNotFound, "there is no such project"))
 }
 
 /// Reads a build's number; anything else is the number of no build.

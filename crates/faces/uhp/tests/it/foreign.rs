@@ -100,6 +100,8 @@ async fn a_foreign_object_is_a_made_up_one_on_every_route() {
         let absent = call(&server, &stranger, method, &path(&made_up(id)), body).await;
         assert_eq!(foreign.status, 404, "{method} {}: {}", path(id), foreign.text());
         assert_eq!((foreign.status, foreign.json()), (absent.status, absent.json()), "{method} {}", path(id));
+        let wrong = call(&server, &stranger, method, &path("nothing"), body).await;
+        assert_eq!((foreign.status, foreign.json()), (wrong.status, wrong.json()), "{method} {}", path("nothing"));
     }
     assert_eq!(theirs.state(&server).await, before);
 }
