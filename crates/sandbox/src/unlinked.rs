@@ -14,7 +14,8 @@ use crate::disk::Usage;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// What files without a name take of disks, each counted once, that the processes have open or mapped. Processes that end
-/// meanwhile hold nothing; descriptors that cannot be looked at are not counted.
+/// meanwhile hold nothing; what cannot be looked at is not counted, which for a service that is an ordinary user includes files
+/// that are mapped and no longer open: following those links takes the host's own privileges.
 pub fn unlinked(processes: &[i32]) -> Usage {
     let mut found = Found::default();
     for process in processes {

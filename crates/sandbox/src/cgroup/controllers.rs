@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::files::{keyed, number, write, write_if_there};
-use super::{CgroupError, CgroupStats};
+use super::{CgroupError, CgroupStats, disks, weights};
 use crate::plan::Limits;
 
 /// Length of the accounting period for processor time, microseconds.
@@ -18,6 +18,8 @@ pub enum Controller {
     Pids,
     /// Share of processor time.
     Cpu,
+    /// Version 2 only: reading from and writing to disks.
+    Io,
     /// Version 1 only: accounting of processor time.
     CpuAccounting,
     /// Version 1 only: holds a group still while it is killed.
@@ -34,8 +36,13 @@ pub enum Version {
 }
 
 impl Controller {
-    pub(super) const ALL: [Self; 5] = [Self::Memory, Self::Pids, Self::Cpu, Self::CpuAccounting, Self::Freezer];
-    /// Those that bound something.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Memory, Self::Pids, Self::Cpu, Self::Io, Self::CpuAccounting, Self::Freezer];
+    /// Those looked for in version 1 hierarchies. What its `blkio` bounds leaves out nearly all writes.
+    pub(super) const LEGACY: [Self; 5] = [Self::Memory, Self::Pids, Self::Cpu, Self::CpuAccounting, Self::Freezer];
+    /// Those looked for in the version 2 hierarchy.
+    pub(super) const UNIFIED: [Self; 4] = [Self::Memory, Self::Pids, Self::Cpu, Self::Io];
+    /// Those whose bounds are soft without them.
     pub(super) const BOUNDS: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
     /// The kernel's name for it.
@@ -44,6 +51,7 @@ impl Controller {
             Self::Memory => "memory",
             Self::Pids => "pids",
             Self::Cpu => "cpu",
+            Self::Io => "io",
             Self::CpuAccounting => "cpuacct",
             Self::Freezer => "freezer",
         }
@@ -66,12 +74,20 @@ impl Controller {
                 write_if_there(&file("memory.swappiness"), "0")
             }
             (Self::Pids, _) => write(&file("pids.max"), &limits.processes.to_string()),
-            (Self::Cpu, Version::Unified) => write(&file("cpu.max"), &format!("{} {PERIOD_MICROS}", quota(limits))),
+            (Self::Cpu, Version::Unified) => {
+                write(&file("cpu.max"), &format!("{} {PERIOD_MICROS}", quota(limits)))?;
+                write_if_there(&file("cpu.weight"), &weights::SANDBOX.to_string())
+            }
+            (Self::Io, Version::Unified) => {
+                weights::set_io(directory, weights::SANDBOX)?;
+                limits.io_bytes_per_second.map_or(Ok(()), |bytes| disks::bound(directory, bytes))
+            }
             (Self::Cpu, Version::Legacy) => {
                 write(&file("cpu.cfs_period_us"), &PERIOD_MICROS.to_string())?;
-                write(&file("cpu.cfs_quota_us"), &quota(limits).to_string())
+                write(&file("cpu.cfs_quota_us"), &quota(limits).to_string())?;
+                write_if_there(&file("cpu.shares"), &weights::SANDBOX_SHARES.to_string())
             }
-            (Self::CpuAccounting | Self::Freezer, _) => Ok(()),
+            (Self::CpuAccounting | Self::Freezer, _) | (Self::Io, Version::Legacy) => Ok(()),
         }
     }
 
@@ -130,6 +146,8 @@ mod tests {
                     ("memory.swap.max", "0"),
                     ("pids.max", "64"),
                     ("cpu.max", "150000 100000"),
+                    ("cpu.weight", "100"),
+                    ("io.weight", "default 100"),
                 ],
             ),
             (
@@ -140,6 +158,7 @@ mod tests {
                     ("pids.max", "64"),
                     ("cpu.cfs_period_us", "100000"),
                     ("cpu.cfs_quota_us", "150000"),
+                    ("cpu.shares", "1024"),
                 ],
             ),
         ];
@@ -148,7 +167,7 @@ mod tests {
             for (name, _) in &expected {
                 fs::write(directory.path().join(name), "").unwrap();
             }
-            for controller in Controller::BOUNDS {
+            for controller in Controller::UNIFIED {
                 controller.apply(version, directory.path(), &limits).unwrap();
             }
             for (name, value) in expected {

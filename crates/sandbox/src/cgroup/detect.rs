@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::files::{numbers, write};
 use super::manager::make_directory;
-use super::{CgroupError, CgroupManager, Controller};
+use super::{CgroupError, CgroupManager, Controller, weights};
 
 /// A mounted hierarchy.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,11 +34,16 @@ pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
                 let base = mount.join(prefix);
                 match make_directory(&base) {
                     Ok(()) => {
+                        if controllers.contains(&Controller::Cpu)
+                            && let Err(error) = weights::set_legacy(&base)
+                        {
+                            manager.note(&error, "the control groups of version 1 belong to root");
+                        }
                         for controller in controllers {
                             manager.legacy.entry(controller).or_insert_with(|| base.clone());
                         }
                     }
-                    Err(error) => manager.notes.push(describe(&error)),
+                    Err(error) => manager.note(&error, "the control groups of version 1 belong to root"),
                 }
             }
             Hierarchy::Unified { mount } if manager.unified.is_none() => {
@@ -46,7 +52,7 @@ pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
                         manager.unified = Some(base);
                         manager.unified_controllers = controllers;
                     }
-                    Err(error) => manager.notes.push(describe(&error)),
+                    Err(error) => manager.note(&error, "the service's control group is not delegated to it"),
                 }
             }
             Hierarchy::Unified { .. } => {}
@@ -68,7 +74,7 @@ fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BT
         path: own.join("cgroup.controllers"),
         source,
     })?;
-    let controllers: BTreeSet<Controller> = Controller::BOUNDS
+    let controllers: BTreeSet<Controller> = Controller::UNIFIED
         .into_iter()
         .filter(|controller| offered.split_ascii_whitespace().any(|name| name == controller.name()))
         .collect();
@@ -77,11 +83,11 @@ fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BT
     if controllers.is_empty() {
         return Ok((base, controllers));
     }
+    let leaf = own.join(leaf);
     let wanted: Vec<String> = controllers.iter().map(|controller| format!("+{}", controller.name())).collect();
     let wanted = wanted.join(" ");
     let switch = own.join("cgroup.subtree_control");
     if write(&switch, &wanted).is_err() {
-        let leaf = own.join(leaf);
         make_directory(&leaf)?;
         for pid in numbers(&own.join("cgroup.procs"))? {
             write(&leaf.join("cgroup.procs"), &pid.to_string())?;
@@ -89,13 +95,21 @@ fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BT
         write(&switch, &wanted)?;
     }
     write(&base.join("cgroup.subtree_control"), &wanted)?;
+    weights::set_unified(&base, &leaf)?;
     Ok((base, controllers))
 }
 
-fn describe(error: &CgroupError) -> String {
-    match error {
-        CgroupError::Io { source, .. } => format!("{error}: {source}"),
-        CgroupError::Name(_) => error.to_string(),
+impl CgroupManager {
+    /// Keeps what went wrong, once, for an operator; `denied` says what it means where the service may not.
+    fn note(&mut self, error: &CgroupError, denied: &str) {
+        let note = match error {
+            CgroupError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => denied.to_string(),
+            CgroupError::Io { source, .. } => format!("{error}: {source}"),
+            CgroupError::Name(_) => error.to_string(),
+        };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 }
 
@@ -110,7 +124,7 @@ fn parse_mounts(text: &str) -> Vec<Hierarchy> {
         match file_system {
             "cgroup2" => found.push(Hierarchy::Unified { mount }),
             "cgroup" => {
-                let controllers: Vec<Controller> = Controller::ALL
+                let controllers: Vec<Controller> = Controller::LEGACY
                     .into_iter()
                     .filter(|controller| options.split(',').any(|option| option == controller.name()))
                     .collect();
@@ -154,18 +168,40 @@ mod tests {
     }
 
     #[test]
+    fn what_was_denied_is_said_once_and_in_words() {
+        let mut manager = CgroupManager {
+            unified: None,
+            unified_controllers: BTreeSet::new(),
+            legacy: BTreeMap::new(),
+            notes: Vec::new(),
+        };
+        let error = |kind: io::ErrorKind| CgroupError::Io { action: "make", path: "/x".into(), source: kind.into() };
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound] {
+            manager.note(&error(kind), "they belong to root");
+        }
+        assert_eq!(manager.notes(), ["they belong to root", "cannot make /x: entity not found"]);
+    }
+
+    #[test]
     fn a_delegated_group_is_switched_on_at_both_levels() {
         let mount = tempfile::tempdir().unwrap();
         let own = mount.path().join("service");
         fs::create_dir_all(own.join("stead")).unwrap();
-        fs::write(own.join("cgroup.controllers"), "cpuset cpu memory hugetlb\n").unwrap();
+        fs::create_dir_all(own.join("stead.service")).unwrap();
+        for weight in ["stead/cpu.weight", "stead/io.weight", "stead.service/cpu.weight", "stead.service/io.weight"] {
+            fs::write(own.join(weight), "").unwrap();
+        }
+        fs::write(own.join("cgroup.controllers"), "cpuset cpu io memory hugetlb\n").unwrap();
         fs::write(own.join("cgroup.subtree_control"), "").unwrap();
         fs::write(own.join("stead/cgroup.subtree_control"), "").unwrap();
         let (base, controllers) = prepare_unified(mount.path(), "/service/stead.service", "stead").unwrap();
         assert_eq!(base, own.join("stead"));
-        assert_eq!(controllers, BTreeSet::from([Controller::Memory, Controller::Cpu]));
-        for directory in [own.clone(), base] {
-            assert_eq!(fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap(), "+memory +cpu");
+        assert_eq!(controllers, BTreeSet::from([Controller::Memory, Controller::Cpu, Controller::Io]));
+        let read = |path: &str| fs::read_to_string(own.join(path)).unwrap();
+        for switch in ["cgroup.subtree_control", "stead/cgroup.subtree_control"] {
+            assert_eq!(read(switch), "+memory +cpu +io");
         }
+        assert_eq!((read("stead/cpu.weight"), read("stead.service/cpu.weight")), ("100".into(), "1000".into()));
+        assert_eq!(read("stead.service/io.weight"), "default 1000");
     }
 }

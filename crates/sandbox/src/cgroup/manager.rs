@@ -76,7 +76,12 @@ impl CgroupManager {
     }
 
     fn create_directories(&self, name: &str, limits: &Limits) -> Result<Cgroup, CgroupError> {
-        let mut cgroup = Cgroup { name: name.to_string(), unified: None, legacy: Vec::new() };
+        let mut cgroup = Cgroup {
+            name: name.to_string(),
+            unified: None,
+            legacy: Vec::new(),
+            bounds_memory: self.version_of(Controller::Memory).is_some(),
+        };
         if let Some(base) = &self.unified {
             let directory = base.join(name);
             make_directory(&directory)?;

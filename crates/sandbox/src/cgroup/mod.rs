@@ -7,9 +7,11 @@
 
 mod controllers;
 mod detect;
+mod disks;
 mod files;
 mod kill;
 mod manager;
+mod weights;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,6 +51,8 @@ pub struct Cgroup {
     pub unified: Option<PathBuf>,
     /// Its directories in version 1 hierarchies.
     pub legacy: Vec<PathBuf>,
+    /// Whether one of them bounds memory.
+    pub bounds_memory: bool,
 }
 
 impl Cgroup {

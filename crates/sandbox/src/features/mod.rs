@@ -5,6 +5,8 @@
 //! Probing changes nothing on the host.
 
 mod kernel;
+mod mounts;
+mod namespaces;
 mod storage;
 
 use std::io;
@@ -19,6 +21,13 @@ pub(crate) use kernel::probe as probe_kernel;
 
 /// Second argument of a launcher that shall try the kernel's features instead of making a sandbox.
 pub(crate) const PROBE_ARGUMENT: &str = "probe";
+
+/// Who makes the sandboxes; it decides how a feature is tried and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Root,
+    OrdinaryUser,
+}
 
 /// How far a feature is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +90,7 @@ pub fn probe(executable: &Path, cgroups: &CgroupManager, data: &Path) -> io::Res
         .stderr(Stdio::null());
     let mut all: Vec<Feature> = serde_json::from_slice(&command.output()?.stdout)?;
     all.extend([Controller::Memory, Controller::Pids, Controller::Cpu].map(|one| controller(cgroups, one)));
+    all.push(disk_rates(cgroups));
     all.push(group_kill(cgroups));
     all.push(storage::project_quota(data));
     Ok(Features { all })
@@ -107,6 +117,27 @@ fn controller(cgroups: &CgroupManager, controller: Controller) -> Feature {
         }
     };
     Feature { name, state, required: false, explanation, fix }
+}
+
+fn disk_rates(cgroups: &CgroupManager) -> Feature {
+    let (state, explanation, fix) = if cgroups.version_of(Controller::Io).is_some() {
+        (State::Enforced, "reading from and writing to disks is shared fairly and can be bounded", None)
+    } else {
+        (
+            State::Missing,
+            "one session's reading and writing can slow the disks for all: no group of version 2 has the controller io",
+            Some(
+                "boot with systemd.unified_cgroup_hierarchy=1 and run the service with Delegate=yes in its systemd unit",
+            ),
+        )
+    };
+    Feature {
+        name: "io".to_string(),
+        state,
+        required: false,
+        explanation: explanation.to_string(),
+        fix: fix.map(ToString::to_string),
+    }
 }
 
 fn group_kill(cgroups: &CgroupManager) -> Feature {

@@ -1,6 +1,6 @@
 //! The first process of the sandbox, from its birth to the program's first instruction.
 //!
-//! Order, which matters: own root first (mounts need an owner that is mapped), the tree, then the
+//! Order, which matters: the owner of the files first (mounts need an owner that is mapped), the tree, then the
 //! resource limits, then ids and capabilities, Landlock, and the system call filter last, because it
 //! forbids most of what comes before it.
 
@@ -41,7 +41,7 @@ fn set_up(
 ) -> Result<std::convert::Infallible, Failure> {
     let Received { plan, program, mut descriptors } = received;
     await_byte(told, IDS_MAPPED, Step::IdMap)?;
-    privileges::become_own_root()?;
+    privileges::become_owner(plan.ids.owner(plan.run_uid, plan.run_gid))?;
     privileges::leave_session_keyring()?;
     rustix::process::setsid().at(Step::Clone, "session")?;
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Network, "host name")?;
@@ -59,7 +59,7 @@ fn set_up(
     let program = program.as_ref().map(descriptors::lift).transpose()?;
     descriptors::arrange(descriptors)?;
 
-    limits::apply(&plan.limits)?;
+    limits::apply(&plan.limits, plan.cgroup.as_ref().is_some_and(|cgroup| cgroup.bounds_memory))?;
     privileges::give_up(plan.run_uid, plan.run_gid)?;
     rustix::process::chdir(&plan.working_directory).at(Step::WorkingDirectory, plan.working_directory.display())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));

@@ -5,8 +5,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::message::{AtStep, Failure, Step};
 use crate::plan::Limits;
 
-/// Sets the limits, hard and soft alike. A limit the service itself runs under is never raised.
-pub(super) fn apply(limits: &Limits) -> Result<(), Failure> {
+/// Sets the limits, hard and soft alike. A limit the service itself runs under is never raised. Where no control group bounds
+/// memory, no single process may have more than the sandbox should have together.
+pub(super) fn apply(limits: &Limits, memory_is_bounded: bool) -> Result<(), Failure> {
+    if !memory_is_bounded {
+        lower(Resource::Data, limits.memory_bytes)?;
+    }
     lower(Resource::Core, 0)?;
     lower(Resource::Nofile, limits.open_files)?;
     lower(Resource::Nproc, limits.processes)?;

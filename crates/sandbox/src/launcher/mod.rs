@@ -1,7 +1,8 @@
 //! The launcher: a single-threaded re-execution of our binary that makes one sandbox and goes away.
 //!
-//! Order, which matters: read the plan, drop supplementary groups, bind the socket, open every source
-//! as the service's user, clone into the namespaces. Then two processes work side by side: the
+//! Order, which matters: read the plan, drop supplementary groups, bind the socket, enter namespaces of
+//! our own where the service is an ordinary user ([`ordinary`]), open every source as the service's
+//! user, clone into the namespaces. Then two processes work side by side: the
 //! *outside* (this file and [`outside`]) writes the id maps and joins the control groups, the *inside*
 //! ([`inside`]) builds its root and, when told that its groups are joined, gives up everything and
 //! executes the program. The inside is made a child of the server, not of the launcher, so that the
@@ -12,6 +13,7 @@ mod inside;
 mod landlock;
 mod limits;
 mod loopback;
+pub(crate) mod ordinary;
 mod outside;
 mod privileges;
 mod receive;
@@ -29,6 +31,7 @@ use crate::cgroup::Cgroup;
 use crate::features;
 use crate::kernel::{Cloned, NAMESPACES, clone_into_namespaces};
 use crate::message::{AtStep, Failure, Report, Step};
+use crate::plan::Ids;
 use receive::{Channel, Received};
 
 /// The name under which our binary must call [`launcher_main`] instead of being itself.
@@ -66,8 +69,13 @@ pub fn launcher_main() -> ! {
 
 fn launch(channel: &Channel, received: Received) -> Result<(), Failure> {
     let plan = &received.plan;
-    rustix::thread::set_thread_groups(&[]).at(Step::Clone, "supplementary groups")?;
+    if plan.ids != Ids::Own {
+        rustix::thread::set_thread_groups(&[]).at(Step::Clone, "supplementary groups")?;
+    }
     let listener = plan.listen.as_deref().map(outside::listen).transpose()?;
+    if plan.ids == Ids::Own {
+        ordinary::enter_own_namespaces()?;
+    }
     let sources = sources::open(plan)?;
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Clone, "pipe")?;
     if let Some(cgroup) = &plan.cgroup {

@@ -8,12 +8,12 @@ use rustix::thread::CapabilitiesSecureBits;
 
 use crate::message::{AtStep, Failure, Step, refuse};
 
-/// Becomes user and group 0 of the sandbox; before this the process has an unmapped id and could
-/// create nothing.
-pub(super) fn become_own_root() -> Result<(), Failure> {
-    let (group, user) = (Gid::ROOT, Uid::ROOT);
+/// Becomes the user and group that own the sandbox's files: its root, or the run user where only that one is mapped. The
+/// capabilities over the sandbox stay. Before this the process may have an unmapped id and could create nothing.
+pub(super) fn become_owner((uid, gid): (u32, u32)) -> Result<(), Failure> {
+    let (group, user) = (Gid::from_raw(gid), Uid::from_raw(uid));
     rustix::thread::set_thread_res_gid(group, group, group).at(Step::IdMap, "own group")?;
-    rustix::thread::set_thread_res_uid(user, user, user).at(Step::IdMap, "own root")
+    rustix::thread::set_thread_res_uid(user, user, user).at(Step::IdMap, "own user")
 }
 
 /// Leaves the service's session keyring, which would be inherited otherwise. The filter forbids every
@@ -47,7 +47,8 @@ pub(super) fn enter_own_cgroup_namespace() -> Result<(), Failure> {
     outcome.at(Step::Cgroup, "namespace")
 }
 
-/// Gives up every capability for good and becomes the run user.
+/// Gives up every capability for good and becomes the run user. Where the process is that already, changing the user takes
+/// nothing away, so the capabilities are cleared by name and looked for again.
 pub(super) fn give_up(uid: u32, gid: u32) -> Result<(), Failure> {
     rustix::thread::clear_ambient_capability_set().at(Step::Privileges, "ambient capabilities")?;
     // By number, so that capabilities newer than our table go as well; the first unknown one ends it.

@@ -9,7 +9,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 
 use super::Placed;
 use crate::message::{AtStep, Envelope, Failure, Report, Step, refuse};
-use crate::plan::{FIRST_WORKING_DESCRIPTOR, SandboxPlan};
+use crate::plan::{FIRST_WORKING_DESCRIPTOR, Ids, SandboxPlan};
 
 /// The socket to the server, at a number the program's descriptors cannot collide with.
 pub(crate) struct Channel {
@@ -63,6 +63,10 @@ pub(crate) fn receive(channel: &Channel) -> Result<Received, Failure> {
     let envelope: Envelope =
         serde_json::from_slice(&text).map_err(|error| refuse(Step::Receive, "plan", error.to_string()))?;
     envelope.plan.validate().map_err(|error| refuse(Step::Receive, error.field, error.reason))?;
+
+    if envelope.plan.ids == Ids::Own && rustix::process::geteuid().is_root() {
+        return Err(refuse(Step::Receive, "ids", "the launcher's own user is the host's root"));
+    }
 
     let program = if envelope.program_passed { Some(descriptors.next().ok_or_else(missing)?) } else { None };
     let mut placed = Vec::new();

@@ -1,7 +1,7 @@
 //! The sandbox's file tree: a memory file system as root, the fixed parts, the plan's mounts, and the
 //! switch to it.
 //!
-//! Runs as the sandbox's own root. The old root stays in place until the new `/proc` exists, because
+//! Runs as the owner of the sandbox's files ([`crate::plan::Ids`]) with all capabilities over it. The old root stays in place until the new `/proc` exists, because
 //! the kernel mounts a process file system in a user namespace only where one is fully visible.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,8 @@ pub(super) fn build_and_enter(plan: &SandboxPlan, sources: Sources) -> Result<()
     rustix::process::umask(Mode::empty());
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).at(Step::Root, "old root")?;
-    let root = tmpfs(ROOT_SIZE, 0o755, 0, 0, HARMLESS).at(Step::Root, "new root")?;
+    let owner = plan.ids.owner(plan.run_uid, plan.run_gid);
+    let root = tmpfs(ROOT_SIZE, 0o755, owner, HARMLESS).at(Step::Root, "new root")?;
     // The place does not matter: it is covered until the old root is detached.
     rustix::mount::move_mount(root.as_fd(), "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .at(Step::Root, "new root")?;
@@ -71,7 +72,8 @@ fn fixed_parts(plan: &SandboxPlan, root: BorrowedFd<'_>, devices: &[Tree]) -> Re
     }
     for (path, size) in [("/dev/shm", plan.shared_memory), ("/tmp", plan.temporary)] {
         let path = Path::new(path);
-        let memory = tmpfs(size, 0o1777, 0, 0, HARMLESS).at(Step::Root, path.display())?;
+        let memory =
+            tmpfs(size, 0o1777, plan.ids.owner(plan.run_uid, plan.run_gid), HARMLESS).at(Step::Root, path.display())?;
         targets::attach(memory, targets::directory(root, path, 0o755)?, Step::Root, path)?;
     }
     Ok(())
@@ -87,7 +89,8 @@ fn make(plan: &SandboxPlan, root: BorrowedFd<'_>, mount: &Mount, tree: Option<Tr
     match mount {
         Mount::Tmpfs { size_bytes, inodes, mode, .. } => {
             let size = TmpfsSize { size_bytes: *size_bytes, inodes: *inodes };
-            let memory = tmpfs(size, *mode, plan.run_uid, plan.run_gid, HARMLESS).at(Step::Mount, target.display())?;
+            let memory =
+                tmpfs(size, *mode, (plan.run_uid, plan.run_gid), HARMLESS).at(Step::Mount, target.display())?;
             targets::attach(memory, targets::directory(root, target, 0o755)?, Step::Mount, target)
         }
         Mount::File { contents, mode, .. } => targets::write(root, target, contents, *mode),
@@ -109,7 +112,12 @@ fn pivot(root: BorrowedFd<'_>) -> Result<(), Failure> {
     rustix::process::chdir("/").at(Step::Pivot, "/")
 }
 
-fn tmpfs(size: TmpfsSize, mode: u32, uid: u32, gid: u32, attributes: MountAttrFlags) -> rustix::io::Result<OwnedFd> {
+fn tmpfs(
+    size: TmpfsSize,
+    mode: u32,
+    (uid, gid): (u32, u32),
+    attributes: MountAttrFlags,
+) -> rustix::io::Result<OwnedFd> {
     let options = [
         ("size", size.size_bytes.to_string()),
         ("nr_inodes", size.inodes.to_string()),

@@ -3,6 +3,9 @@
 //! Every host path is resolved here, with the service's own rights, into a *detached* mount that
 //! already carries its final attributes. The inside only attaches them, so a sandbox's root needs no
 //! access to the directories above a source, and no source is ever writable for an instant.
+//!
+//! For an ordinary user all this happens in a user namespace, where the kernel clones a directory only
+//! together with what is mounted beneath it, because the mounts might hide something.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +17,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags};
 
 use crate::kernel::{Cloned, MountChange, change_mount, clone_into_namespaces};
 use crate::message::{AtStep, Failure, Step};
-use crate::plan::{Mount, SandboxPlan};
+use crate::plan::{Ids, Mount, SandboxPlan};
 
 /// Host device nodes that exist inside.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -22,9 +25,9 @@ pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urando
 const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
 /// A detached mount.
-pub(super) struct Tree {
-    pub(super) mount: OwnedFd,
-    pub(super) is_directory: bool,
+pub(crate) struct Tree {
+    pub(crate) mount: OwnedFd,
+    pub(crate) is_directory: bool,
 }
 
 /// The opened sources of a plan.
@@ -52,21 +55,22 @@ pub(super) fn open(plan: &SandboxPlan) -> Result<Sources, Failure> {
 }
 
 fn open_one(plan: &SandboxPlan, mount: &Mount) -> Result<Option<Tree>, Failure> {
+    let recursive = plan.ids == Ids::Own;
     let tree = match mount {
         Mount::BindReadOnly { source, .. } => {
             let set = HARMLESS | libc::MOUNT_ATTR_RDONLY;
             bind(source, MountChange { set, recursive: true, id_map: None })?
         }
-        Mount::BindWritable { source, .. } => bind(source, MountChange { set: HARMLESS, ..MountChange::default() })?,
+        Mount::BindWritable { source, .. } => bind(source, MountChange { set: HARMLESS, recursive, id_map: None })?,
         // The kernel refuses a read-only overlay of a single directory, which would be a bind anyway.
         Mount::OverlayReadOnly { lowers, .. } if lowers.len() == 1 => {
             let set = HARMLESS | libc::MOUNT_ATTR_RDONLY;
-            bind(&lowers[0], MountChange { set, ..MountChange::default() })?
+            bind(&lowers[0], MountChange { set, recursive, id_map: None })?
         }
-        Mount::OverlayReadOnly { lowers, target } => overlay(target, &directories(lowers)?, None)?,
+        Mount::OverlayReadOnly { lowers, target } => overlay(plan.ids, target, &directories(lowers)?, None)?,
         Mount::Overlay { lowers, upper, work, target, lowers_as_run_user } => {
             let lowers = if *lowers_as_run_user { owned_by_run_user(plan, lowers)? } else { directories(lowers)? };
-            overlay(target, &lowers, Some(&(directory(upper)?, directory(work)?)))?
+            overlay(plan.ids, target, &lowers, Some(&(directory(upper)?, directory(work)?)))?
         }
         Mount::Tmpfs { .. } | Mount::File { .. } | Mount::Symlink { .. } | Mount::Directory { .. } => return Ok(None),
     };
@@ -97,14 +101,26 @@ fn directory(path: &Path) -> Result<OwnedFd, Failure> {
 
 /// An overlay of opened directories. They are named through `/proc/self/fd`, because the kernel takes
 /// at most 255 bytes for one value and because what was opened is what must be mounted.
-fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<&(OwnedFd, OwnedFd)>) -> Result<Tree, Failure> {
+pub(crate) fn overlay(
+    ids: Ids,
+    target: &Path,
+    lowers: &[OwnedFd],
+    upper_and_work: Option<&(OwnedFd, OwnedFd)>,
+) -> Result<Tree, Failure> {
     let subject = format!("overlay at {}", target.display());
     let named = |descriptor: &OwnedFd| format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).at(Step::Source, &subject)?;
     let set = |key: &str, value: &str| {
         rustix::mount::fsconfig_set_string(context.as_fd(), key, value).at(Step::Source, format!("{subject}, {key}"))
     };
+    let flag = |key: &str| {
+        rustix::mount::fsconfig_set_flag(context.as_fd(), key).at(Step::Source, format!("{subject}, {key}"))
+    };
     set("source", "stead")?;
+    if ids == Ids::Own {
+        // Only real privileges may write the attributes in which an overlay keeps its notes otherwise.
+        flag("userxattr")?;
+    }
     for (index, lower) in lowers.iter().enumerate() {
         if let Err(failure) = set("lowerdir+", &named(lower)) {
             // Kernels before 6.5 take only the joined form.
@@ -120,7 +136,7 @@ fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<&(OwnedFd, 
     if let Some((upper, work)) = upper_and_work {
         set("upperdir", &named(upper))?;
         set("workdir", &named(work))?;
-        rustix::mount::fsconfig_set_flag(context.as_fd(), "volatile").at(Step::Source, &subject)?;
+        flag("volatile")?;
     } else {
         attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
     }
@@ -130,7 +146,7 @@ fn overlay(target: &Path, lowers: &[OwnedFd], upper_and_work: Option<&(OwnedFd, 
     Ok(Tree { mount, is_directory: true })
 }
 
-/// Clones of the directories in which host user 0 appears as the sandbox's run user.
+/// Clones of the directories in which host user 0 appears as the sandbox's run user. An ordinary user's belong to it anyway.
 fn owned_by_run_user(plan: &SandboxPlan, lowers: &[PathBuf]) -> Result<Vec<OwnedFd>, Failure> {
     let Some((uid, gid)) = plan.ids.of_run_user(plan.run_uid, plan.run_gid) else { return directories(lowers) };
     let namespace = user_namespace(uid, gid)?;

@@ -28,4 +28,13 @@ impl Ids {
             Self::Own => None,
         }
     }
+
+    /// User and group, inside, of what is made for the sandbox: its root where it has one. What they own is kept from the run
+    /// user by read-only mounts, whoever they are.
+    pub(crate) fn owner(self, run_uid: u32, run_gid: u32) -> (u32, u32) {
+        match self {
+            Self::Range { .. } => (0, 0),
+            Self::Own => (run_uid, run_gid),
+        }
+    }
 }

@@ -10,7 +10,6 @@ use std::process::Command;
 use stead_sandbox::seccomp;
 
 use crate::fixture::Bench;
-use crate::needs_root;
 
 /// Family, call, arguments as Python, the only answer that counts as refused.
 type Row = (&'static str, i64, &'static str, &'static str);
@@ -148,7 +147,6 @@ fn judge(place: &str, rows: &[Row], output: &str) {
 #[test]
 #[expect(unsafe_code, reason = "the filter must be loaded between fork and exec")]
 fn the_filter_alone_refuses_each_family_even_to_root() {
-    needs_root!();
     let filter = seccomp::compile().unwrap();
     let rows: Vec<Row> = refused().into_iter().chain(passed()).collect();
     let mut command = Command::new("/usr/bin/python3");
@@ -163,7 +161,6 @@ fn the_filter_alone_refuses_each_family_even_to_root() {
 
 #[test]
 fn a_sandbox_refuses_each_family() {
-    needs_root!();
     let rows: Vec<Row> = refused().into_iter().chain(passed()).collect();
     let ran = Bench::new().python(&program(&rows));
     judge("sandbox", &rows, &ran.output);
@@ -172,7 +169,6 @@ fn a_sandbox_refuses_each_family() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn other_call_tables_of_the_processor_are_closed() {
-    needs_root!();
     let ran = Bench::new().python(
         "import ctypes, errno, mmap, os\n\
          libc = ctypes.CDLL(None, use_errno=True)\n\

@@ -16,17 +16,39 @@ use stead_sandbox::{Exit, Handover, LaunchError, Launched, launch};
 pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_stead-sandbox-launcher");
 const FIRST_UID: u32 = 1_700_000_000;
 const UIDS: u32 = 65_536;
+const RUN_ID: u32 = 1000;
 static SLOT: AtomicU32 = AtomicU32::new(0);
 
-pub(crate) fn can_make_sandboxes() -> Result<(), String> {
-    let status = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
-    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
-    if root { Ok(()) } else { Err("sandboxes need root".into()) }
+/// Who this run of the tests is, and so how it makes sandboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The host's root: a range of ids for each sandbox.
+    Root,
+    /// An ordinary user: one id for all.
+    User,
+}
+
+/// Prints the mode, so that a reader of the output knows which of the two runs it is of.
+pub(crate) fn mode() -> Mode {
+    let (mode, name) = match rustix::process::geteuid() {
+        user if user.is_root() => (Mode::Root, "root".to_string()),
+        user => (Mode::User, format!("ordinary user {user}")),
+    };
+    println!("mode: {name}");
+    mode
+}
+
+/// Gives a file to the sandbox's user, to whom everything of an ordinary user's belongs already.
+fn give(path: impl AsRef<Path>, ids: Ids) {
+    if let Some((uid, gid)) = ids.of_run_user(RUN_ID, RUN_ID) {
+        chown(path, Some(uid), Some(gid)).unwrap();
+    }
 }
 
 /// A scratch directory on the host, with a writable workspace and a read-only layer in it.
 pub(crate) struct Bench {
     scratch: tempfile::TempDir,
+    pub(crate) mode: Mode,
     pub(crate) plan: SandboxPlan,
 }
 
@@ -59,21 +81,25 @@ pub(crate) struct Ran {
 impl Bench {
     pub(crate) fn new() -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        let base = FIRST_UID + SLOT.fetch_add(1, Ordering::Relaxed) * UIDS;
+        let mode = mode();
+        let ids = match mode {
+            Mode::Root => Ids::Range { first: FIRST_UID + SLOT.fetch_add(1, Ordering::Relaxed) * UIDS, count: UIDS },
+            Mode::User => Ids::Own,
+        };
         let at = |name: &str| scratch.path().join(name);
         for name in ["workspace", "layer", "run"] {
             fs::create_dir(at(name)).unwrap();
         }
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        chown(at("workspace"), Some(base + 1000), Some(base + 1000)).unwrap();
+        give(at("workspace"), ids);
         fs::create_dir(at("layer/bin")).unwrap();
         fs::write(at("layer/file"), "sealed\n").unwrap();
         fs::write(at("layer/own"), "sealed\n").unwrap();
-        chown(at("layer/own"), Some(base + 1000), Some(base + 1000)).unwrap();
+        give(at("layer/own"), ids);
 
         let mut mounts = system_mounts(&SystemBase {
-            run_uid: 1000,
-            run_gid: 1000,
+            run_uid: RUN_ID,
+            run_gid: RUN_ID,
             user_name: "agent",
             home: Path::new("/home/agent"),
             hostname: "probe",
@@ -87,9 +113,9 @@ impl Bench {
         ]);
         let plan = SandboxPlan {
             hostname: "probe".into(),
-            ids: Ids::Range { first: base, count: UIDS },
-            run_uid: 1000,
-            run_gid: 1000,
+            ids,
+            run_uid: RUN_ID,
+            run_gid: RUN_ID,
             mounts,
             temporary: TmpfsSize { size_bytes: 8 << 20, inodes: 500 },
             shared_memory: TmpfsSize { size_bytes: 8 << 20, inodes: 500 },
@@ -110,16 +136,21 @@ impl Bench {
             working_directory: "/workspace".into(),
             listen: None,
         };
-        Self { scratch, plan }
+        Self { scratch, mode, plan }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    /// Host ids of the run user.
+    /// Host id of the run user.
     pub(crate) fn run_id(&self) -> u32 {
-        self.plan.ids.of_run_user(self.plan.run_uid, self.plan.run_gid).unwrap().0
+        self.plan.ids.of_run_user(RUN_ID, RUN_ID).map_or(rustix::process::geteuid().as_raw(), |(uid, _)| uid)
+    }
+
+    /// Gives a file of the bench to the sandbox's user.
+    pub(crate) fn give(&self, name: &str) {
+        give(self.path(name), self.plan.ids);
     }
 
     /// Starts a shell script; its output goes to the returned file.

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use stead_sandbox::cgroup::Controller;
 use stead_sandbox::{Exit, features, identity};
 
-use crate::fixture::{Bench, Groups, LAUNCHER};
-use crate::needs_root;
+use crate::fixture::{Bench, Groups, LAUNCHER, Mode, mode};
+use crate::only_for_root;
 
 #[test]
 fn a_fork_bomb_stops_at_its_bound() {
-    needs_root!();
     let groups = Groups::new("fork");
     let mut bench = Bench::new();
     bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
@@ -30,7 +29,6 @@ fn a_fork_bomb_stops_at_its_bound() {
 
 #[test]
 fn a_memory_bomb_is_killed_and_counted() {
-    needs_root!();
     let groups = Groups::new("memory");
     if groups.manager.version_of(Controller::Memory).is_none() {
         println!("skipped: no memory controller");
@@ -50,7 +48,6 @@ fn a_memory_bomb_is_killed_and_counted() {
 
 #[test]
 fn a_hog_gets_its_share_of_processor_time() {
-    needs_root!();
     let groups = Groups::new("cpu");
     if groups.manager.version_of(Controller::Cpu).is_none() {
         println!("skipped: no cpu controller");
@@ -70,7 +67,6 @@ fn a_hog_gets_its_share_of_processor_time() {
 
 #[test]
 fn files_descriptors_and_memory_file_systems_are_bounded() {
-    needs_root!();
     let mut bench = Bench::new();
     bench.plan.limits.file_size = Some(1 << 20);
     let cases = [
@@ -90,7 +86,6 @@ fn files_descriptors_and_memory_file_systems_are_bounded() {
 
 #[test]
 fn nothing_is_left_after_a_kill() {
-    needs_root!();
     let groups = Groups::new("kill");
     let mut bench = Bench::new();
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -99,12 +94,16 @@ fn nothing_is_left_after_a_kill() {
     let (launched, _reader) =
         bench.start("for i in 1 2 3 4 5; do (setsid sleep 1000 &) ; done; exec sleep 1000").unwrap();
     let until = Instant::now() + Duration::from_secs(10);
-    while groups.manager.pids("one").unwrap().len() < 6 && Instant::now() < until {
+    let all = || identity::descendants(launched.pid).unwrap();
+    while all().len() != 6 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let pids = groups.manager.pids("one").unwrap();
+    let pids = all();
     assert_eq!(pids.len(), 6, "{pids:?}");
     assert!(pids.contains(&launched.pid));
+    if bench.mode == Mode::Root {
+        assert_eq!(groups.manager.pids("one").unwrap(), pids);
+    }
 
     let begun = Instant::now();
     identity::kill_tree(
@@ -125,7 +124,7 @@ fn nothing_is_left_after_a_kill() {
 
 #[test]
 fn a_version_one_group_is_emptied_without_its_first_process() {
-    needs_root!();
+    only_for_root!("it has no control groups here");
     let groups = Groups::new("group");
     let mut bench = Bench::new();
     bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
@@ -141,17 +140,44 @@ fn a_version_one_group_is_emptied_without_its_first_process() {
 
 #[test]
 fn every_feature_is_explained_and_obstacles_are_named() {
-    needs_root!();
     let groups = Groups::new("probe");
     let features = features::probe(Path::new(LAUNCHER), &groups.manager, Path::new("/tmp")).unwrap();
     for feature in &features.all {
         println!("{:<18} {:?}: {} {:?}", feature.name, feature.state, feature.explanation, feature.fix);
     }
     assert_eq!(features.obstacle(), None, "sandboxes are made here, so nothing required is missing");
-    assert_eq!(features.all.len(), 14);
+    assert_eq!(features.all.len(), 15);
+    let ids = features.get("user ids").unwrap();
+    let expected = if mode() == Mode::Root { features::State::Enforced } else { features::State::Partial };
+    assert!(ids.state == expected && !ids.required, "{ids:?}");
+    for name in ["namespaces", "mount_setattr", "id-mapped mounts", "overlay", "seccomp"] {
+        assert_eq!(features.get(name).unwrap().state, features::State::Enforced, "{name}");
+    }
     let mut without = features.clone();
     for feature in &mut without.all {
         feature.state = if feature.name == "seccomp" { features::State::Missing } else { features::State::Enforced };
     }
     assert_eq!(without.obstacle().unwrap().name, "seccomp");
+}
+
+#[test]
+fn one_process_cannot_have_more_memory_than_all_should_where_nothing_else_bounds_it() {
+    let mut bench = Bench::new();
+    bench.plan.limits.memory_bytes = 128 << 20;
+    assert_eq!(bench.plan.cgroup, None);
+    let ran = bench.python(
+        "import resource\nprint(resource.getrlimit(resource.RLIMIT_DATA))\ntry:\n    bytearray(1 << 28)\n\
+         except MemoryError:\n    print('refused')\nprint(len(bytearray(1 << 20)))",
+    );
+    println!("{}", ran.output);
+    assert_eq!(ran.output, "(134217728, 134217728)\nrefused\n1048576\n");
+    let groups = Groups::new("data");
+    if groups.manager.version_of(Controller::Memory).is_none() {
+        println!("skipped: no memory controller");
+        return;
+    }
+    bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
+    let ran = bench.python("import resource\nprint(resource.getrlimit(resource.RLIMIT_DATA))");
+    assert_eq!(ran.output, "(-1, -1)\n", "with the group's bound the limit would only be in the way");
+    groups.manager.remove("one").unwrap();
 }

@@ -1,4 +1,5 @@
-//! Real sandboxes, made as root by the launcher binary.
+//! Real sandboxes, made by the launcher binary: every test runs as root and, in a second run that `ordinary` starts, as an
+//! ordinary user.
 
 mod calls;
 mod escapes;
@@ -6,15 +7,15 @@ mod escapes;
 mod fixture;
 mod limits;
 mod mounts;
+mod ordinary;
 mod start;
 
-/// Leaves the test when it cannot make sandboxes, saying so; with `STEAD_NO_SKIP=1` that is a failure.
+/// Leaves the test when it is about what only root has, saying so.
 #[macro_export]
-macro_rules! needs_root {
-    () => {
-        if let Err(reason) = $crate::fixture::can_make_sandboxes() {
-            assert!(std::env::var_os("STEAD_NO_SKIP").is_none(), "cannot run here: {reason}");
-            println!("skipped: {reason}");
+macro_rules! only_for_root {
+    ($reason:literal) => {
+        if $crate::fixture::mode() != $crate::fixture::Mode::Root {
+            println!("skipped: not for an ordinary user: {}", $reason);
             return;
         }
     };

@@ -2,18 +2,16 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
 use stead_sandbox::Exit;
 use stead_sandbox::plan::Mount;
 
 use crate::fixture::Bench;
-use crate::needs_root;
 
 #[test]
 fn a_read_only_bind_refuses_every_way_of_writing() {
-    needs_root!();
     let mut bench = Bench::new();
     // `own` belongs to the run user, so nothing but the mount is in the way.
     let attempts = [
@@ -51,7 +49,6 @@ fn a_read_only_bind_refuses_every_way_of_writing() {
 
 #[test]
 fn layers_stack_and_a_build_writes_to_its_own() {
-    needs_root!();
     let mut bench = Bench::new();
     for name in ["source", "dependencies", "upper", "work"] {
         fs::create_dir(bench.path(name)).unwrap();
@@ -60,7 +57,7 @@ fn layers_stack_and_a_build_writes_to_its_own() {
     fs::write(bench.path("source/deep/given"), "before\n").unwrap();
     fs::write(bench.path("source/both"), "source\n").unwrap();
     fs::write(bench.path("dependencies/both"), "dependencies\n").unwrap();
-    chown(bench.path("upper"), Some(bench.run_id()), Some(bench.run_id())).unwrap();
+    bench.give("upper");
     let lowers = vec![bench.path("source"), bench.path("dependencies")];
     bench.plan.mounts.extend([
         Mount::OverlayReadOnly { lowers: lowers.clone(), target: "/env/stacked".into() },
@@ -88,7 +85,6 @@ fn layers_stack_and_a_build_writes_to_its_own() {
 
 #[test]
 fn a_socket_of_the_service_can_be_shown_inside() {
-    needs_root!();
     let mut bench = Bench::new();
     let socket = bench.path("run/egress.sock");
     let listener = UnixListener::bind(&socket).unwrap();

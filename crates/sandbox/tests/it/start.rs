@@ -7,15 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stead_sandbox::plan::Program;
+use stead_sandbox::plan::{Ids, Program};
 use stead_sandbox::{Exit, Handover, LandlockStatus, LaunchError, Step, identity, launch};
 
-use crate::fixture::{Bench, Groups, LAUNCHER, finish};
-use crate::needs_root;
+use crate::fixture::{Bench, Groups, LAUNCHER, Mode, finish};
 
 #[test]
 fn a_program_finds_exactly_what_it_was_given() {
-    needs_root!();
     let mut bench = Bench::new();
     bench.plan.environment = vec![("GIVEN".into(), "only this".into())];
     let script = "/usr/bin/env -u PWD -u SHLVL -u _ -u OLDPWD; echo; id; pwd; hostname; umask; cat /proc/self/setgroups; \
@@ -44,7 +42,6 @@ fn a_program_finds_exactly_what_it_was_given() {
 
 #[test]
 fn it_lives_without_the_launcher_and_dies_by_its_pidfd() {
-    needs_root!();
     let mut bench = Bench::new();
     let (launched, mut reader) = bench.start("echo up; exec sleep 1000").unwrap();
     assert!(identity::is_alive(launched.pid, launched.start_time_ticks));
@@ -60,7 +57,6 @@ fn it_lives_without_the_launcher_and_dies_by_its_pidfd() {
 
 #[test]
 fn the_program_may_be_a_descriptor_and_serve_the_bound_socket() {
-    needs_root!();
     let mut bench = Bench::new();
     let socket = bench.path(&format!("run/{}", "long/".repeat(20)));
     fs::create_dir_all(&socket).unwrap();
@@ -90,7 +86,6 @@ type Change = fn(&mut Bench);
 
 #[test]
 fn failures_come_back_as_values_with_their_step() {
-    needs_root!();
     let mut bench = Bench::new();
     let cases: [(Step, Change); 5] = [
         (Step::Execute, |bench| bench.plan.program = Program::Path("/no/such/program".into())),
@@ -130,7 +125,6 @@ const PLAY_SERVER: &str = "STEAD_SANDBOX_TEST_DYING_SERVER";
 
 #[test]
 fn it_survives_the_server_and_is_found_again() {
-    needs_root!();
     if std::env::var_os(PLAY_SERVER).is_some() {
         let mut bench = Bench::new();
         let (launched, _reader) = bench.start("exec sleep 1000").unwrap();
@@ -153,28 +147,25 @@ fn it_survives_the_server_and_is_found_again() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_is_missing() {
-    needs_root!();
-    let bench = Bench::new();
-    // Affects this thread alone, and it ends with the closure.
-    let refused = std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                let nobody = rustix::process::Uid::from_raw(65_534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-                launch(Path::new(LAUNCHER), &bench.plan, &Handover::default())
-            })
-            .join()
-            .unwrap()
-    });
-    let error = refused.unwrap_err();
-    assert!(matches!(error, LaunchError::RequiresRoot));
-    assert!(error.to_string().contains("run the service as root"), "{error}");
+fn ids_that_cannot_be_given_are_refused_before_anything_starts() {
+    let mut bench = Bench::new();
+    bench.plan.ids = match bench.mode {
+        Mode::Root => Ids::Own,
+        Mode::User => Ids::Range { first: 700_000, count: 65_536 },
+    };
+    let error = launch(Path::new(LAUNCHER), &bench.plan, &Handover::default()).unwrap_err();
+    println!("{error}");
+    match bench.mode {
+        Mode::Root => assert!(matches!(error, LaunchError::Plan(ref wrong) if wrong.field == "ids"), "{error}"),
+        Mode::User => {
+            assert!(matches!(error, LaunchError::RequiresRoot));
+            assert!(error.to_string().contains("run the service as root"), "{error}");
+        }
+    }
 }
 
 #[test]
 fn starting_is_quick() {
-    needs_root!();
     let mut bench = Bench::new();
     let groups = Groups::new("quick");
     bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());
