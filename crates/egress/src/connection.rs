@@ -15,11 +15,12 @@ use crate::buffered::Buffered;
 use crate::counters::{Counted, Counters, Traffic};
 use crate::journal::{Journal, Record};
 use crate::lines::{Line, Lines};
-use crate::refusal::{Failure, Refusal};
+use crate::refusal::{Dialect, Failure, Refusal};
 use crate::request::Request;
 use crate::target::Target;
-use crate::{Policy, RefusalCode, forward, request, tunnel};
+use crate::{Policy, RefusalCode, forward, request, socks, tunnel};
 
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// Time for a client to take a refusal and to hang up.
 const PARTING: Duration = Duration::from_secs(1);
 /// Lines of one sandbox in the log, each minute.
@@ -63,6 +64,19 @@ impl Shared {
     pub(crate) fn note(&self, code: RefusalCode, target: Option<&Target>) {
         let counter = if code.is_failure() { &self.counters.failed } else { &self.counters.refused };
         counter.fetch_add(1, Relaxed);
+        match (code, target) {
+            (RefusalCode::PortNotAllowed, Some(target)) => {
+                self.counters.refuse(format!("{}:{}", target.host, target.port));
+            }
+            (
+                RefusalCode::NameNotAllowed
+                | RefusalCode::AddressLiteral
+                | RefusalCode::AnotherHost
+                | RefusalCode::AddressDenied,
+                Some(target),
+            ) => self.counters.refuse(target.host.to_string()),
+            _ => {}
+        }
         self.write_refusal(self.record(target, code.as_str()));
     }
 
@@ -98,20 +112,33 @@ pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
     let (reader, writer) = stream.into_split();
     let mut reader = Buffered::new(Counted::new(reader, Arc::clone(&traffic)));
     let mut writer = Counted::new(writer, Arc::clone(&traffic));
+    if traffic.is_exhausted() {
+        return turn_away(&mut reader, &mut writer, &shared).await;
+    }
+    match timeout(shared.policy.limits.idle, reader.fill(shared.policy.limits.head_bytes)).await {
+        Ok(Ok(1..)) => {}
+        // Nothing was asked.
+        _ => return,
+    }
+    if reader.peek().first() == Some(&socks::VERSION) {
+        return socks::serve(reader, writer, &shared, &traffic).await;
+    }
     loop {
         // What was read ahead belongs to the next request, so it does not count as taken.
         let taken = traffic.up() - reader.peek().len() as u64;
         let request = match read_request(&mut reader, &shared, &traffic).await {
             Ok(Some(request)) => request,
             Ok(None) => return,
-            Err(failure) => return part(failure, None, &mut reader, &mut writer, &shared).await,
+            Err(failure) => return part(failure, None, Dialect::Http, &mut reader, &mut writer, &shared).await,
         };
         match request {
             Request::Connect(target) => {
-                let opened = tunnel::open(&target, &mut writer, &shared).await;
+                let opened = tunnel::open(&target, &mut writer, &shared, ESTABLISHED).await;
                 return match opened {
                     Ok(upstream) => tunnel::run(&target, upstream, reader, writer, &shared, &traffic).await,
-                    Err(failure) => part(failure, Some(&target), &mut reader, &mut writer, &shared).await,
+                    Err(failure) => {
+                        part(failure, Some(&target), Dialect::Http, &mut reader, &mut writer, &shared).await;
+                    }
                 };
             }
             Request::Forward(request) => {
@@ -119,7 +146,9 @@ pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
                 match forward::run(request, taken, &mut reader, &mut writer, &shared, &traffic).await {
                     Ok(true) => {}
                     Ok(false) => return,
-                    Err(failure) => return part(failure, Some(&target), &mut reader, &mut writer, &shared).await,
+                    Err(failure) => {
+                        return part(failure, Some(&target), Dialect::Http, &mut reader, &mut writer, &shared).await;
+                    }
                 }
             }
         }
@@ -170,11 +199,21 @@ async fn read_request(
     }
 }
 
+/// Answers a client of a sandbox that has used up its bytes in the way it speaks, which its first byte tells.
+async fn turn_away(reader: &mut ClientReader, writer: &mut ClientWriter, shared: &Shared) {
+    let mut first = [0];
+    // One that says nothing is answered as most clients are.
+    let _ = timeout(PARTING, reader.reader_mut().uncounted().read(&mut first)).await;
+    let dialect = if first == [socks::VERSION] { Dialect::SocksGreeting } else { Dialect::Http };
+    part(RefusalCode::ByteLimit.into(), None, dialect, reader, writer, shared).await;
+}
+
 /// Ends a connection that failed: a refusal is answered, and the client is given a moment to read the answer before
 /// its unread bytes make the close look like a reset.
-async fn part(
+pub(crate) async fn part(
     failure: Failure,
     target: Option<&Target>,
+    dialect: Dialect,
     reader: &mut ClientReader,
     writer: &mut ClientWriter,
     shared: &Shared,
@@ -190,7 +229,7 @@ async fn part(
     shared.note(refusal.code, target);
     let parting = async {
         let writer = writer.uncounted();
-        writer.write_all(&refusal.answer()).await?;
+        writer.write_all(&refusal.answer_in(dialect)).await?;
         writer.shutdown().await?;
         let mut scratch = [0; 1024];
         let reader = reader.reader_mut().uncounted();

@@ -1,8 +1,9 @@
 //! Counting: what one sandbox did, and when a connection last moved a byte.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,8 +12,11 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
+/// How many refused hosts are named.
+const REFUSED_HOSTS: usize = 8;
+
 /// What one sandbox did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Connections accepted, those over the limit included.
     pub connections: u64,
@@ -26,6 +30,8 @@ pub struct Stats {
     pub bytes_up: u64,
     /// Bytes the sandbox received.
     pub bytes_down: u64,
+    /// Hosts that were asked for and that no rule opens, at most eight; with the port where it is the port that is closed.
+    pub refused_hosts: BTreeSet<String>,
 }
 
 /// The counters behind [`Stats`].
@@ -37,9 +43,18 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     up: AtomicU64,
     down: AtomicU64,
+    refused_hosts: Mutex<BTreeSet<String>>,
 }
 
 impl Counters {
+    /// Remembers a host that is refused.
+    pub(crate) fn refuse(&self, host: String) {
+        let mut hosts = self.refused_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() < REFUSED_HOSTS {
+            hosts.insert(host);
+        }
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             connections: self.connections.load(Relaxed),
@@ -48,6 +63,7 @@ impl Counters {
             failed: self.failed.load(Relaxed),
             bytes_up: self.up.load(Relaxed),
             bytes_down: self.down.load(Relaxed),
+            refused_hosts: self.refused_hosts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 

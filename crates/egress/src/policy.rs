@@ -18,7 +18,7 @@ pub struct Policy {
     /// Ports for tunnels and for plain requests.
     pub ports: PortRule,
     /// Hosts the operator named although the deny list covers their addresses. For builds and imports only; a session's
-    /// policy leaves it empty. Under exact names a host must be listed in `names` as well.
+    /// policy leaves it empty. Under exact names a name must be listed in `names` as well; an address needs no more than this.
     pub registry_hosts: BTreeSet<Host>,
     /// Single endpoints that are allowed whatever the deny list says.
     pub extra_allowed: Vec<SocketAddr>,

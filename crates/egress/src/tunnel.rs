@@ -1,4 +1,4 @@
-//! `CONNECT`: a tunnel to a judged address, opened by a ClientHello where the policy lists exact names.
+//! `CONNECT`, of HTTP and of SOCKS: a tunnel to a judged address, opened by a ClientHello where the policy lists exact names.
 
 use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes, join};
 use tokio::net::TcpStream;
@@ -11,15 +11,21 @@ use crate::journal::Record;
 use crate::refusal::Failure;
 use crate::splice::{self, Pipe, Socket};
 use crate::target::Target;
-use crate::{Hello, Host, RefusalCode, parse_client_hello};
+use crate::client_hello::{self, Reading};
+use crate::{Hello, Host, RefusalCode};
 
 /// A fatal TLS alert, `unrecognized_name`: after the 200 it is the only refusal that the client can read.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// Connects, and tells the client so. A refusal from here is still an HTTP answer.
-pub(crate) async fn open(target: &Target, writer: &mut ClientWriter, shared: &Shared) -> Result<TcpStream, Failure> {
+/// Connects, and tells the client so with `established`. A refusal from here is still an answer to its request.
+pub(crate) async fn open(
+    target: &Target,
+    writer: &mut ClientWriter,
+    shared: &Shared,
+    established: &[u8],
+) -> Result<TcpStream, Failure> {
     let upstream = shared.dial(target).await?;
-    writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+    writer.write_all(established).await?;
     Ok(upstream)
 }
 
@@ -32,7 +38,9 @@ pub(crate) async fn run(
     shared: &Shared,
     traffic: &Traffic,
 ) {
+    // An address has no name to show; the operator exempts each by itself.
     if shared.policy.requires_server_name()
+        && matches!(target.host, Host::Name(_))
         && let Err(code) = check_server_name(target, &mut reader, shared).await
     {
         shared.note(code, Some(target));
@@ -73,11 +81,14 @@ pub(crate) async fn run(
 /// Reads the ClientHello without taking it. Nothing has been sent upstream when this refuses.
 async fn check_server_name(target: &Target, reader: &mut ClientReader, shared: &Shared) -> Result<(), RefusalCode> {
     let deadline = Instant::now() + shared.policy.limits.head;
+    let mut needed = 0;
     loop {
-        match parse_client_hello(reader.peek()) {
-            Ok(Some(hello)) => return judge(&hello, &target.host),
-            Ok(None) => {}
-            Err(_) => return Err(RefusalCode::ServerNameMissing),
+        if reader.peek().len() >= needed {
+            match client_hello::read(reader.peek()) {
+                Ok(Reading::Whole(hello)) => return judge(&hello, &target.host),
+                Ok(Reading::Needs(bytes)) => needed = bytes,
+                Err(_) => return Err(RefusalCode::ServerNameMissing),
+            }
         }
         match timeout_at(deadline, reader.fill(CHUNK)).await {
             Ok(Ok(1..)) => {}

@@ -13,7 +13,7 @@ use crate::{DialError, Host, HostName};
 pub enum NameRule {
     /// Every name and every literal; the addresses are still judged.
     Open,
-    /// Exactly these names: no wildcards, no subdomains, no address literals.
+    /// Exactly these names: no wildcards, no subdomains, and of address literals those alone that the operator exempts.
     Exact(BTreeSet<HostName>),
     /// Exactly these, where an address literal may be one of them.
     Hosts(BTreeSet<Host>),
@@ -54,7 +54,7 @@ impl Policy {
         let named = match (&self.names, host) {
             (NameRule::Open, _) => true,
             (NameRule::Exact(names), Host::Name(name)) => names.contains(name),
-            (NameRule::Exact(_), Host::Literal(_)) => false,
+            (NameRule::Exact(_), Host::Literal(_)) => self.exempt_hosts.contains(host),
             (NameRule::Hosts(hosts), host) => hosts.contains(host),
         };
         if !named {
@@ -109,6 +109,10 @@ mod tests {
         for host in ["www.example.com", "example.com.evil.test", "com", "93.184.216.34", "[2606:2800::1]"] {
             assert!(matches!(admit(host, 443), Err(DialError::NameNotAllowed { .. })), "{host}");
         }
+        let mut exempting = policy.clone();
+        exempting.exempt_hosts.insert("10.0.0.7".parse().unwrap());
+        let admit_exempt = |host: &str| exempting.admit(&host.parse().unwrap(), 443);
+        assert!(admit_exempt("10.0.0.7").is_ok() && admit_exempt("10.0.0.8").is_err());
         assert!(matches!(admit("example.com", 80), Err(DialError::PortNotAllowed { port: 80, .. })));
         assert!(matches!(Policy::open().admit(&"a.test".parse().unwrap(), 0), Err(DialError::PortNotAllowed { .. })));
     }

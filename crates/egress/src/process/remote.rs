@@ -122,7 +122,7 @@ impl RemoteHandle {
     /// What went through so far.
     pub async fn stats(&self) -> Result<Stats, RemoteError> {
         let stats = self.link.ask(self.socket, What::Stats, &[]).await?;
-        *lock(&self.last) = stats;
+        lock(&self.last).clone_from(&stats);
         Ok(stats)
     }
 
@@ -136,7 +136,7 @@ impl RemoteHandle {
             Ok(stats) => stats,
             Err(error) => {
                 tracing::debug!(%error, "the final numbers of an egress socket are not known");
-                *lock(&self.last)
+                lock(&self.last).clone()
             }
         }
     }

@@ -39,6 +39,13 @@ async fn refusals_say_why_and_ask_no_name_server() {
         assert_eq!(refusal(&answer), code, "{request:?}");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
+    let hosts = |proxy: &Proxy| Vec::from_iter(proxy.handle.stats().refused_hosts);
+    assert_eq!(
+        hosts(&exact),
+        ["8.8.8.8", "[2606:4700::1111]", "other.test", "secret.exfil.test", "sub.ok.test"]
+    );
+    let closed = ["127.0.0.1", "169.254.169.254", "[::1]", "a.test:25", "a.test:8080"];
+    assert_eq!(hosts(&open), closed, "what is malformed names no host");
     assert_eq!(exact.script.questions().len() + open.script.questions().len(), 0);
     assert_eq!((exact.handle.stats().refused, open.handle.stats().refused), (5, 11));
     assert_eq!(refusal(&open.ask(&get("private.test")).await), "address_denied", "resolves to loopback");
