@@ -26,7 +26,8 @@ pub(crate) async fn workspace(context: &Context, command: WorkspaceCommand) -> R
             let body = wire::WorkspaceCreate { name };
             let made = client.post_json::<wire::Workspace>("/stead/v1/workspaces", &body).await?;
             if !console.json {
-                note("a key for it: `stead key create NAME --workspace WORKSPACE`");
+                let id = &made.value.id;
+                note(&format!("a key for it: `stead key create NAME --workspace {id}`"));
             }
             console.show(&made.json, || format!("{}\n", made.value.id))
         }
