@@ -3,14 +3,30 @@
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-/// Every flag of `clone` that makes a namespace.
+/// Every flag of `clone` that makes a namespace. The one for time is part of the exit signal in this call, where no signal has
+/// such a number.
 const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET) as u64;
+    | libc::CLONE_NEWNET
+    | CLONE_NEWTIME) as u64;
+
+/// The constant of `linux/sched.h`, which libc lacks.
+const CLONE_NEWTIME: i32 = 0x80;
+
+/// Requests of `ioctl` about terminals: the first two put characters into a terminal's input as if they had been typed, the
+/// third has old protocol code of the kernel take a terminal over.
+const REFUSED_TERMINAL_REQUESTS: [u64; 3] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD];
+
+/// The constant of `linux/prctl.h`, which libc lacks.
+const PR_SET_IO_FLUSHER: u64 = 57;
+
+/// Options of `prctl` that are refused: another account of where a program's memory is, being spared when memory is written
+/// back, and keeping the other half of a processor's core idle, which no bound on processor time would count.
+const REFUSED_PROCESS_OPTIONS: [u64; 3] = [libc::PR_SET_MM as u64, PR_SET_IO_FLUSHER, libc::PR_SCHED_CORE as u64];
 
 /// Type and protocol; 0 is the type's own protocol.
 const INTERNET_SOCKETS: [(i32, i32); 6] = [
@@ -36,16 +52,13 @@ const PERSONALITY_QUERY: u64 = 0xffff_ffff;
 
 /// The calls with their rules.
 pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
-    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    use SeccompCmpOp::{Eq, MaskedEq};
     Ok(vec![
         (libc::SYS_clone, vec![SeccompRule::new(vec![wide(0, MaskedEq(NAMESPACE_FLAGS), 0)?])?]),
         (libc::SYS_socket, sockets()?),
         (libc::SYS_socketpair, vec![SeccompRule::new(vec![word(0, Eq, libc::AF_UNIX as u64)?])?]),
-        (
-            // Putting characters into a terminal's input as if they had been typed.
-            libc::SYS_ioctl,
-            vec![SeccompRule::new(vec![word(1, Ne, libc::TIOCSTI)?, word(1, Ne, libc::TIOCLINUX)?])?],
-        ),
+        (libc::SYS_ioctl, none_of(1, &REFUSED_TERMINAL_REQUESTS)?),
+        (libc::SYS_prctl, none_of(0, &REFUSED_PROCESS_OPTIONS)?),
         (
             // Looking at any process, changing the caller alone: with the limits of process 1 in its hands, which has
             // the same user, a program could end the whole sandbox or keep it from working.
@@ -81,6 +94,12 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
         }
     }
     Ok(rules)
+}
+
+/// One rule that holds when the argument is none of the values.
+fn none_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let conditions = values.iter().map(|value| word(argument, SeccompCmpOp::Ne, *value)).collect::<Result<_, _>>()?;
+    Ok(vec![SeccompRule::new(conditions)?])
 }
 
 fn word(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
