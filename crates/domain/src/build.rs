@@ -12,6 +12,7 @@ use crate::digest::BlobId;
 use crate::error::{Code, Error, Result};
 use crate::ids::{LayerId, ProjectId, WorkspaceId};
 use crate::lease::Lease;
+use crate::limit::Limit;
 use crate::network::BuildNetworkPolicy;
 use crate::source::TreeSize;
 use crate::time::Timestamp;
@@ -142,41 +143,6 @@ impl BuildFailureKind {
     }
 }
 
-/// Which limit ended a build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BuildLimit {
-    /// Wall-clock time.
-    Time,
-    /// Memory.
-    Memory,
-    /// What it may write to disk, in bytes or in files.
-    Disk,
-    /// Processes and threads.
-    Processes,
-    /// What its commands may say.
-    Output,
-    /// What the workspace may keep.
-    Quota,
-}
-
-impl BuildLimit {
-    /// Every limit.
-    pub const ALL: [BuildLimit; 6] = [Self::Time, Self::Memory, Self::Disk, Self::Processes, Self::Output, Self::Quota];
-
-    /// The limit as text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Memory => "memory",
-            Self::Disk => "disk",
-            Self::Processes => "processes",
-            Self::Output => "output",
-            Self::Quota => "quota",
-        }
-    }
-}
-
 /// Why a build failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildFailure {
@@ -184,7 +150,7 @@ pub struct BuildFailure {
     pub kind: BuildFailureKind,
     /// Which limit, when it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<BuildLimit>,
+    pub limit: Option<Limit>,
     /// The reason for people: names the step and its exit status.
     pub message: String,
 }
@@ -196,7 +162,7 @@ impl BuildFailure {
     }
 
     /// The failure of a build that a limit ended.
-    pub fn limit(limit: BuildLimit, message: impl Into<String>) -> Self {
+    pub fn limit(limit: Limit, message: impl Into<String>) -> Self {
         Self { kind: BuildFailureKind::Limit, limit: Some(limit), message: message.into() }
     }
 

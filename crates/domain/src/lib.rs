@@ -24,6 +24,7 @@ pub mod ids;
 pub mod item;
 pub mod key;
 pub mod lease;
+pub mod limit;
 pub mod network;
 pub mod operation;
 pub mod path;

@@ -20,6 +20,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{AgentId, SessionId, TurnId, WorkspaceId};
 use crate::item::Item;
 use crate::lease::Lease;
+use crate::limit::{Limit, LimitHit};
 use crate::network::NetworkPolicy;
 use crate::time::Timestamp;
 
@@ -93,8 +94,20 @@ pub enum TurnFailureKind {
     Interrupted,
     /// The environment could not be made ready.
     Environment,
-    /// A limit of the sandbox was reached.
+    /// A limit was reached.
     Limit,
+}
+
+impl TurnFailureKind {
+    /// The kind as text.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Harness => "harness",
+            Self::Interrupted => "interrupted",
+            Self::Environment => "environment",
+            Self::Limit => "limit",
+        }
+    }
 }
 
 /// Why a turn failed.
@@ -102,8 +115,23 @@ pub enum TurnFailureKind {
 pub struct TurnFailure {
     /// The sort of reason.
     pub kind: TurnFailureKind,
+    /// Which limit, when it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// A safe sentence.
     pub message: String,
+}
+
+impl TurnFailure {
+    /// A failure for this reason.
+    pub fn new(kind: TurnFailureKind, message: impl Into<String>) -> Self {
+        Self { kind, limit: None, message: message.into() }
+    }
+
+    /// The failure of a turn that a limit ended.
+    pub fn limit(limit: Limit, message: impl Into<String>) -> Self {
+        Self { kind: TurnFailureKind::Limit, limit: Some(limit), message: message.into() }
+    }
 }
 
 /// A file that the caller hands in with its input.
@@ -150,8 +178,11 @@ pub struct TurnOutcome {
     pub items: Vec<Item>,
     /// How the command of a shell turn ended.
     pub exit: Option<ExitStatus>,
-    /// Why it failed.
+    /// Why it failed, or which budget it reached.
     pub failure: Option<TurnFailure>,
+    /// Limits that something in it ran into, beside the one that ended it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits_hit: Vec<LimitHit>,
     /// Files it left that were over a limit, each with the reason.
     pub excess: Vec<ExcessFile>,
     /// Bytes of raw output kept.
@@ -278,7 +309,7 @@ impl Turn {
 
     /// The outcome of a turn whose server, runtime or host was lost.
     pub fn interrupted(&self, message: &str) -> TurnEvent {
-        let failure = TurnFailure { kind: TurnFailureKind::Interrupted, message: message.to_owned() };
+        let failure = TurnFailure::new(TurnFailureKind::Interrupted, message);
         let outcome = TurnOutcome { failure: Some(failure), ..self.outcome.clone() };
         TurnEvent::Ended { state: TurnState::Interrupted, outcome }
     }

@@ -98,7 +98,7 @@ impl Engine {
         let finished = transcript.finish();
         let outcome = TurnOutcome {
             items: vec![Item::Message { id: "msg_1".to_owned(), text: finished.text, complete: false }],
-            failure: Some(TurnFailure { kind: TurnFailureKind::Interrupted, message: INTERRUPTED.to_owned() }),
+            failure: Some(TurnFailure::new(TurnFailureKind::Interrupted, INTERRUPTED)),
             output_bytes,
             omitted_bytes: finished.omitted,
             replaced_bytes: finished.replaced,

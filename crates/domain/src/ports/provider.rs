@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::PortFuture;
 use super::runtime::Runtime;
 use crate::ids::{EnvironmentId, OperationId, ProjectId, WorkspaceId};
+use crate::limit::Reached;
 use crate::network::{NetworkMode, NetworkPolicy};
 
 /// A refusal or fault of a provider.
@@ -58,6 +59,8 @@ pub struct ProviderCapabilities {
     pub networks: Vec<NetworkMode>,
     /// How sessions are kept apart, for people.
     pub isolation: String,
+    /// What one session may have, where the provider bounds it.
+    pub session_limits: Option<SandboxLimits>,
 }
 
 /// What lies at a mount.
@@ -137,9 +140,10 @@ pub trait Provider: Send + Sync {
     /// What is true now.
     fn inspect(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>>;
 
-    /// The limit that ended something in a running environment since this was last asked, with a sentence: `limit_memory` or
-    /// `limit_disk`, for example. Who wants to know it of one turn asks at the end of each.
-    fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError>;
+    /// The limits that something in an environment ran into since this was last asked, those first that explain most. Who wants
+    /// to know it of one turn asks before it begins and when it has ended. With `thorough` everything is looked at that can
+    /// tell, which takes as long as measuring the disk does.
+    fn limits_reached(&self, environment: EnvironmentId, thorough: bool) -> PortFuture<'_, Vec<Reached>>;
 
     /// The runtime of a running environment, dialled anew or shared.
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>>;
@@ -172,7 +176,8 @@ pub struct SandboxLimits {
 pub enum BuildNetwork {
     /// Loopback only.
     Disabled,
-    /// The egress proxy with exact names; the operator's registries among them may have addresses that are denied otherwise.
+    /// The egress proxy with exact hosts, each a name or an address, with a port where it is not one of the web's; the operator's
+    /// registries among them may have addresses that are denied otherwise.
     Restricted(BTreeSet<String>),
     /// The egress proxy with open names, and the operator's registries.
     Enabled,
@@ -234,8 +239,14 @@ pub trait BuildSandbox: Send + Sync {
     /// Its runtime.
     fn runtime(&self) -> Arc<dyn Runtime>;
 
-    /// Whether a limit ended something in it: `limit_memory`, `limit_processes` or `limit_disk`, with a sentence.
-    fn exceeded(&self) -> PortFuture<'_, Option<ProviderError>>;
+    /// The limits that something in it ran into since this was last asked, those first that explain most.
+    fn limits_reached(&self) -> PortFuture<'_, Vec<Reached>>;
+
+    /// The hosts that it asked for and that its network does not let it reach, as far as the provider can tell: a few of them, each
+    /// with the port where it is the port that is closed.
+    fn refused_hosts(&self) -> PortFuture<'_, BTreeSet<String>> {
+        Box::pin(async { BTreeSet::new() })
+    }
 
     /// Ends everything in it and takes the writable directories back: owned by the service, no set-id bits.
     fn close(self: Box<Self>) -> PortFuture<'static, Result<(), ProviderError>>;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stead_domain::build::{BuildFailureKind, BuildLimit, Layer, Package};
+use stead_domain::build::{BuildFailureKind, Layer, Package};
 use stead_domain::changes::Changes;
+use stead_domain::limit::{Holder, Limit, Reached};
 use stead_domain::ports::{
     BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, ExecEvent, ExecExit, ExecRequest, ExitReason, Mount,
-    MountSource, OutputStream, Program, ProviderError, Runtime, RuntimeError,
+    MountSource, OutputStream, Program, Runtime, RuntimeError,
 };
 use stead_domain::source::TreeSize;
 use stead_domain::{Code, LayerId, Result};
@@ -23,6 +24,7 @@ use super::schedule::StepRun;
 use super::work::{Stopped, Work, layout_failed, place_failed};
 use crate::commit::store_failed;
 use crate::engine::Engine;
+use crate::limits::Settings;
 use crate::operations::provider_failed;
 
 /// The most that a list of packages may say.
@@ -85,25 +87,15 @@ impl Engine {
         let sandbox = self.open_sandbox(work, step, &place).await?;
         self.faults.point("build.step.opened");
         let ran = self.run_commands(work, step, sandbox.as_ref(), run).await;
+        let ran = self.tell_refused(work, step, sandbox.as_ref(), run, ran).await;
         // Only now can it be told whether a limit ended the step.
-        let exceeded = match &ran {
-            Err(Stopped::Failed(failure)) if failure.kind == BuildFailureKind::Step => sandbox.exceeded().await,
-            // A script may go on after a write that failed, or be faster than those who look from time to time.
-            Ok(_) => sandbox.exceeded().await.filter(|limit| limit_of(limit) == BuildLimit::Disk),
-            Err(_) => None,
-        };
+        let reached = sandbox.limits_reached().await;
         sandbox.close().await.map_err(provider_failed)?;
-        let mut listed = match (ran, exceeded) {
-            (Ok(listed), None) => listed,
-            (Ok(_), Some(limit)) => {
-                return Err(Stopped::limit(limit_of(&limit), format!("{}: {}", step.name, limit.message)));
-            }
-            (Err(Stopped::Failed(failure)), Some(limit)) => {
-                let message = format!("{} ({})", failure.message, limit.message);
-                return Err(Stopped::limit(limit_of(&limit), message));
-            }
-            (Err(stopped), _) => return Err(stopped),
-        };
+        let mut listed = settle(step, ran, &reached)?;
+        for survived in &reached {
+            let line = format!("{}: it {}, and went on", step.name, survived.phrase(Holder::BuildStep));
+            run.log.line(&line).await?;
+        }
         self.faults.point("build.step.ran");
         let id = LayerId::new(self.ids.as_ref());
         // A new id is nobody's yet, so nobody takes it away.
@@ -140,7 +132,7 @@ impl Engine {
             Err(error) if error.code == Code::QuotaExhausted => {
                 let place = self.layout.layer(workspace, layer);
                 self.blocking(move || remove_tree(&place).map_err(layout_failed)).await?;
-                Err(Stopped::limit(BuildLimit::Quota, format!("{}: {}", step.name, error.message)))
+                Err(Stopped::limit(Limit::Quota, format!("{}: {}", step.name, error.message)))
             }
             Err(error) => Err(Stopped::Broken(error)),
         }
@@ -223,7 +215,7 @@ impl Engine {
         for command in &step.commands {
             run.tail.clear();
             let exit = self.run_command(work, runtime.as_ref(), command, run, &mut None).await?;
-            judge(step, exit, self.settings.build_time_limit.as_secs(), &run.tail)?;
+            judge(step, exit, &self.settings, &run.tail)?;
         }
         let mut listed = Vec::new();
         for list in &step.packages {
@@ -293,34 +285,47 @@ fn readable((inside, directory): &(String, PathBuf)) -> Mount {
     Mount { target: inside.clone(), source: MountSource::Directory(directory.clone()) }
 }
 
-/// Which limit a provider says was reached.
-fn limit_of(error: &ProviderError) -> BuildLimit {
-    match error.code.as_str() {
-        "limit_memory" => BuildLimit::Memory,
-        "limit_processes" => BuildLimit::Processes,
-        _ => BuildLimit::Disk,
-    }
-}
-
 /// The status with which a shell says that a signal ended its command, for the one of a file that grew beyond its bound.
 const FILE_TOO_LARGE: i32 = 128 + SIGXFSZ;
 const SIGXFSZ: i32 = 25;
 
+fn limited(step: &Step, reached: &Reached, end: &str) -> Stopped {
+    Stopped::limit(reached.limit(), format!("{} {}{end}", step.name, reached.phrase(Holder::BuildStep)))
+}
+
+/// What the limits that were reached mean for a step that has ended: one that failed failed for the first of them, and what
+/// passes the bound on disk is not kept, however well the step ended.
+fn settle(step: &Step, ran: Result<Vec<Package>, Stopped>, reached: &[Reached]) -> Result<Vec<Package>, Stopped> {
+    let over = |reached: &&Reached| {
+        matches!(reached, Reached::DiskBytes { .. } | Reached::DiskFiles { .. } | Reached::DiskDepth)
+    };
+    match (ran, reached.first()) {
+        // A script may go on after a write that failed, or be faster than those who look from time to time.
+        (Ok(listed), _) => match reached.iter().find(over) {
+            Some(reached) => Err(limited(step, reached, "")),
+            None => Ok(listed),
+        },
+        (Err(Stopped::Failed(failure)), Some(reached)) if failure.kind == BuildFailureKind::Step => {
+            Err(limited(step, reached, &format!(" ({})", failure.message)))
+        }
+        (Err(stopped), _) => Err(stopped),
+    }
+}
+
 /// What a command's end means for the build. `tail` is the last that it said.
-fn judge(step: &Step, exit: ExecExit, seconds: u64, tail: &[u8]) -> Result<(), Stopped> {
+fn judge(step: &Step, exit: ExecExit, settings: &Settings, tail: &[u8]) -> Result<(), Stopped> {
     let name = &step.name;
     let because = || reason(tail).map_or_else(String::new, |reason| format!(": {reason}"));
     match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Exited, Some(0), None) => Ok(()),
-        (ExitReason::TimeLimit, ..) => Err(Stopped::limit(
-            BuildLimit::Time,
-            format!("{name} was at work when the build reached its time limit of {seconds} seconds"),
-        )),
-        (ExitReason::OutputLimit, ..) => {
-            Err(Stopped::limit(BuildLimit::Output, format!("{name} said more than the output limit")))
+        (ExitReason::TimeLimit, ..) => {
+            let reached = Reached::Time { limit: settings.build_time_limit, named: false };
+            let late = reached.phrase(Holder::BuildStep);
+            Err(Stopped::limit(Limit::Time, format!("the build {late}; {name} was at work")))
         }
+        (ExitReason::OutputLimit, ..) => Err(limited(step, &Reached::Output { bytes: OUTPUT, option: None }, "")),
         (_, Some(FILE_TOO_LARGE), _) | (_, None, Some(SIGXFSZ)) => {
-            Err(Stopped::limit(BuildLimit::Disk, format!("{name} wrote more to disk than the limit allows")))
+            Err(limited(step, &Reached::DiskBytes { bytes: settings.build_sandbox.disk_bytes }, ""))
         }
         (_, Some(code), _) => {
             Err(Stopped::failed(BuildFailureKind::Step, format!("{name} failed with exit status {code}{}", because())))

@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, BuildLimit, Package, Stage, Version};
+use stead_domain::build::{Build, BuildEvent, BuildFailure, BuildFailureKind, Package, Stage, Version};
 use stead_domain::changes::Changes;
 use stead_domain::declared::Declared;
 use stead_domain::lease::Lease;
+use stead_domain::limit::Limit;
 use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::project::Project;
 use stead_domain::source::{EntryKind, SourceEntry, TreeSize};
@@ -42,7 +43,7 @@ impl Stopped {
         Stopped::Failed(BuildFailure::new(kind, message))
     }
 
-    pub(super) fn limit(limit: BuildLimit, message: impl Into<String>) -> Self {
+    pub(super) fn limit(limit: Limit, message: impl Into<String>) -> Self {
         Stopped::Failed(BuildFailure::limit(limit, message))
     }
 }
@@ -61,7 +62,7 @@ pub(super) fn place_failed(name: &str, error: LayoutError) -> Stopped {
         return Stopped::failed(BuildFailureKind::Internal, format!("{name}: {error}"));
     }
     if error.is_out_of_space() {
-        return Stopped::limit(BuildLimit::Disk, format!("{name}: the server's disk is full"));
+        return Stopped::limit(Limit::Disk, format!("{name}: the server's disk is full"));
     }
     Stopped::Broken(layout_failed(error))
 }
@@ -201,6 +202,7 @@ impl Engine {
         self.enter(work, Stage::CopyingFiles).await?;
         let source = TreeSize::of(work.entries.iter());
         work.log.line(&format!("copying files: {} files, {} bytes", source.files, source.bytes)).await?;
+        work.log.line(&format!("network: {}", work.network)).await?;
         let plan = Arc::new(self.plan(work).await?);
         for line in &plan.log {
             work.log.line(line).await?;

@@ -38,7 +38,7 @@ impl Engine {
                 if engine.supervisor.stopping().is_cancelled() {
                     return;
                 }
-                let failure = TurnFailure { kind: TurnFailureKind::Environment, message: error.message };
+                let failure = TurnFailure::new(TurnFailureKind::Environment, error.message);
                 let outcome = TurnOutcome { failure: Some(failure), ..TurnOutcome::default() };
                 if let Err(error) = engine.end_turn(workspace, id, TurnState::Failed, outcome, Changes::new()).await {
                     tracing::error!(turn.id = %id, error = %error, "ending a failed turn failed");
@@ -62,7 +62,7 @@ impl Engine {
                 }
                 Readiness::LookAgain => {}
                 Readiness::Impossible(message) => {
-                    let failure = TurnFailure { kind: TurnFailureKind::Environment, message };
+                    let failure = TurnFailure::new(TurnFailureKind::Environment, message);
                     let outcome = TurnOutcome { failure: Some(failure), ..TurnOutcome::default() };
                     return self.end_turn(workspace, id, TurnState::Failed, outcome, Changes::new()).await;
                 }

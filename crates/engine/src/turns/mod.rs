@@ -9,6 +9,7 @@ pub(crate) mod output;
 mod pace;
 mod shell;
 pub(crate) mod transcript;
+mod verdict;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

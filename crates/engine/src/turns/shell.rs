@@ -10,8 +10,8 @@ use stead_domain::event::EventKind;
 use stead_domain::item::Item;
 use stead_domain::lease::Lease;
 use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::{Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, Program, Runtime, RuntimeError};
-use stead_domain::turn::{ExitStatus, Turn, TurnEvent, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
+use stead_domain::ports::{Exec, ExecEvent, ExecExit, ExecRequest, Program, Runtime, RuntimeError};
+use stead_domain::turn::{Turn, TurnEvent, TurnOutcome, TurnState};
 use stead_domain::{Code, EnvironmentId, Error, Result};
 use stead_projects::environment::SYSTEM_PATH;
 use tokio::time::Instant;
@@ -22,14 +22,12 @@ use super::artifacts::{Baseline, Collected, baseline};
 use super::output::OutputLog;
 use super::pace::Pace;
 use super::transcript::Transcript;
+use super::verdict::{Budget, exit_status, has_failed, judge, judge_lost};
 use crate::builds::layout_failed;
 use crate::commit::blobs_failed;
 use crate::engine::Engine;
 use crate::hub::Topic;
 use crate::operations::provider_failed;
-
-/// What the kernel and the runtime end programs with.
-const SIGKILL: i32 = 9;
 
 /// The one message of a shell turn.
 const ITEM: &str = "msg_1";
@@ -104,6 +102,10 @@ impl Engine {
             Promotion::EnvironmentLeft => return Ok(false),
         }
         self.faults.point("turn.promoted");
+        if turn.number > 1 {
+            // What an earlier turn ran into is not this one's.
+            self.provider.limits_reached(attachment.environment_id, false).await;
+        }
         let run = Run {
             log: self.output_log(turn.id),
             transcript: Transcript::default(),
@@ -143,15 +145,26 @@ impl Engine {
             let installed = self.layout.installed(turn.workspace_id, &version.layers).map_err(layout_failed)?;
             env.extend(stead_projects::environment::session_env(&project.slug, &project.entry, installed));
         }
-        let limit = turn.time_limit.unwrap_or(self.settings.turn_time_limit).min(self.settings.turn_time_limit);
+        let budget = self.budget(turn);
         Ok(ExecRequest {
             program: Program::Script(turn.input.text.clone().into_bytes()),
             env,
             directory: WORKSPACE.to_owned(),
             stdin: false,
-            time_limit: Some(limit),
-            output_limit: Some(self.settings.turn_output_bytes),
+            time_limit: Some(budget.time),
+            output_limit: Some(budget.output),
         })
+    }
+
+    fn budget(&self, turn: &Turn) -> Budget {
+        let most = self.settings.turn_time_limit;
+        let named = turn.time_limit.filter(|limit| *limit < most);
+        Budget {
+            time: named.unwrap_or(most),
+            named: named.is_some(),
+            output: self.settings.turn_output_bytes,
+            file: self.provider.capabilities().session_limits.map(|limits| limits.disk_bytes),
+        }
     }
 
     /// The commit that authorises Start.
@@ -168,6 +181,8 @@ impl Engine {
             environment.idle_since = None;
             let mut session = self.session_row(&row).await?;
             let at = self.now();
+            let network = row.network.within(&self.settings.session_network);
+            let row = Turn { network, ..row };
             let row = row.transition(TurnEvent::Promoted(Lease::taken(self.server, at)), at)?;
             session.observe(&row, at);
             let started = session.event(row.id, EventKind::TurnStarted, at);
@@ -254,13 +269,14 @@ impl Engine {
             ..TurnOutcome::default()
         };
         let mut changes = Changes::new();
-        let state = match end {
+        let verdict = match end {
             Ok(exit) => {
                 let collected = match runtime.kill_all().await {
                     // The receipt: nothing of the turn runs any more, so nothing changes under the collector's hands.
                     Ok(()) => self.collect(runtime.as_ref(), turn, before).await?,
                     Err(_) => Collected::default(),
                 };
+                let reached = self.provider.limits_reached(environment, has_failed(exit)).await;
                 if !collected.artifacts.is_empty() {
                     self.blobs.sync().await.map_err(blobs_failed)?;
                 }
@@ -268,53 +284,20 @@ impl Engine {
                 for artifact in collected.artifacts {
                     changes = changes.fact(artifact);
                 }
-                let state = judge(exit, &mut outcome);
-                // A shell says of a program that a signal ended: 128 and the signal.
-                let killed = exit.signal == Some(SIGKILL) || exit.code == Some(128 + SIGKILL);
-                let ended = exit.reason == ExitReason::Killed || killed;
-                if let (Some(limit), TurnState::Failed, true) = (self.provider.exceeded(environment), state, ended) {
-                    outcome.failure = Some(TurnFailure { kind: TurnFailureKind::Limit, message: limit.message });
-                }
-                state
+                outcome.exit = exit_status(exit);
+                judge(exit, &reached, &self.budget(turn))
             }
             Err(error) => {
                 tracing::warn!(turn.id = %turn.id, error = %error, "a turn lost its runtime");
-                let message = "interrupted: the environment was lost while the task ran".to_owned();
-                outcome.failure = Some(TurnFailure { kind: TurnFailureKind::Interrupted, message });
-                TurnState::Interrupted
+                judge_lost(&self.provider.limits_reached(environment, true).await)
             }
         };
+        let state = verdict.state;
+        outcome.failure = verdict.failure;
+        outcome.limits_hit = verdict.limits_hit;
         outcome.items = vec![message(finished.text, state == TurnState::Completed)];
         self.faults.point("turn.collected");
         self.end_turn(turn.workspace_id, turn.id, state, outcome, changes).await
-    }
-}
-
-/// What the script's end means for the turn.
-fn judge(exit: ExecExit, outcome: &mut TurnOutcome) -> TurnState {
-    outcome.exit = exit.signal.map(ExitStatus::Signal).or(exit.code.map(ExitStatus::Code));
-    let failure = |kind, message: String| Some(TurnFailure { kind, message });
-    match (exit.reason, exit.code, exit.signal) {
-        (ExitReason::TimeLimit, ..) => TurnState::BudgetReached,
-        (ExitReason::OutputLimit, ..) => {
-            let message = "the script said more than the output limit and was ended".to_owned();
-            outcome.failure = failure(TurnFailureKind::Limit, message);
-            TurnState::Failed
-        }
-        (ExitReason::Killed, ..) => {
-            outcome.failure = failure(TurnFailureKind::Harness, "the script was ended from outside".to_owned());
-            TurnState::Failed
-        }
-        (ExitReason::Exited, Some(0), None) => TurnState::Completed,
-        (ExitReason::Exited, code, signal) => {
-            let message = match (code, signal) {
-                (_, Some(signal)) => format!("the script was ended by signal {signal}"),
-                (Some(code), None) => format!("the script ended with exit status {code}"),
-                (None, None) => "the script ended without a status".to_owned(),
-            };
-            outcome.failure = failure(TurnFailureKind::Harness, message);
-            TurnState::Failed
-        }
     }
 }
 

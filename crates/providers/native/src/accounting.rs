@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stead_domain::ports::{ProviderError, SandboxLimits};
+use stead_domain::limit::Reached;
+use stead_domain::ports::SandboxLimits;
 use stead_sandbox::disk::{self, Usage};
 use stead_sandbox::unlinked::unlinked;
 
@@ -24,14 +25,17 @@ const PAUSE_PER_LOOK: u32 = 20;
 #[derive(Debug, Clone)]
 pub(crate) struct Quota {
     directories: Vec<PathBuf>,
+    /// What may be there, with what was there before.
     bytes: u64,
     files: u64,
+    /// What may be written.
+    limits: SandboxLimits,
 }
 
 impl Quota {
     /// Bounds everything in the directories.
     pub(crate) fn total(directories: Vec<PathBuf>, limits: &SandboxLimits) -> Self {
-        Self { directories, bytes: limits.disk_bytes, files: limits.disk_files }
+        Self { directories, bytes: limits.disk_bytes, files: limits.disk_files, limits: *limits }
     }
 
     /// Bounds what is added to what the directories hold now. Blocking.
@@ -44,7 +48,7 @@ impl Quota {
     }
 
     /// What is there. Blocking. A directory that cannot be measured counts as too deep to measure.
-    fn measure(&self) -> Usage {
+    pub(crate) fn measure(&self) -> Usage {
         let mut sum = Usage::default();
         for directory in &self.directories {
             match disk::usage(directory) {
@@ -62,31 +66,24 @@ impl Quota {
         sum
     }
 
-    fn verdict(&self, usage: &Usage) -> Option<ProviderError> {
-        let message = if usage.bytes > self.bytes {
-            "more was written to disk than the limit allows"
+    /// What is too much about it.
+    pub(crate) fn verdict(&self, usage: &Usage) -> Option<Reached> {
+        if usage.bytes > self.bytes {
+            Some(Reached::DiskBytes { bytes: self.limits.disk_bytes })
         } else if usage.inodes > self.files {
-            "more files were made than the limit allows"
-        } else if usage.unvisited > 0 {
-            "directories were nested deeper than the limit allows"
+            Some(Reached::DiskFiles { files: self.limits.disk_files })
         } else {
-            return None;
-        };
-        Some(ProviderError::permanent("limit_disk", message))
-    }
-
-    /// Whether too much is there now. Blocking.
-    pub(crate) fn exceeded(&self) -> Option<ProviderError> {
-        self.verdict(&self.measure())
+            (usage.unvisited > 0).then_some(Reached::DiskDepth)
+        }
     }
 }
 
 /// Looks until the sandbox has ended. A sandbox that used no processor time since the last look has written nothing.
 pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
+    sandbox.ledger.bound_disk(quota.clone());
     let quota = Arc::new(quota);
     let mut pause = PAUSE;
     let mut processor_time = None;
-    let mut worst = Usage::default();
     loop {
         tokio::select! {
             () = sandbox.ended() => return,
@@ -109,20 +106,12 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
         let Ok(Some((used, usage, took))) = look.await else { continue };
         processor_time = used;
         pause = (took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE);
-        let Some(limit) = quota.verdict(&usage) else {
-            worst = Usage::default();
-            continue;
-        };
-        // One that shrinks is being cleaned up by somebody.
-        let grows = usage.bytes > worst.bytes || usage.inodes > worst.inodes || usage.unvisited > worst.unvisited;
-        if grows {
-            tracing::warn!(name = sandbox.name, ?usage, "a sandbox holds more than it may; ending its processes");
-            sandbox.exceed(limit);
-            if let Ok(client) = sandbox.client().await {
-                // A link that is lost here is lost for every command as well.
-                let _ = client.kill_all().await;
-            }
+        let Some(limit) = sandbox.ledger.judge(&quota, usage) else { continue };
+        tracing::warn!(name = sandbox.name, ?usage, "a sandbox holds more than it may; ending its processes");
+        sandbox.ledger.note(limit);
+        if let Ok(client) = sandbox.client().await {
+            // A link that is lost here is lost for every command as well.
+            let _ = client.kill_all().await;
         }
-        worst = usage;
     }
 }

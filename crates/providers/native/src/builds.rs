@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use stead_domain::WorkspaceId;
 use stead_domain::environment::HOME;
+use stead_domain::limit::Reached;
 use stead_domain::ports::{BuildNetwork, BuildSandbox, BuildSandboxSpec, PortFuture, ProviderError, Runtime};
 use stead_sandbox::plan::Mount;
 use tokio::runtime::Handle;
@@ -18,7 +20,7 @@ use crate::host::{Host, blocking};
 use crate::plan::{Shape, version_mounts};
 use crate::runtime::NativeRuntime;
 use crate::sandbox::Sandbox;
-use crate::slots::Lease;
+use crate::slots::{Holder, Lease};
 use crate::sweep::end_leftover;
 use crate::{ownership, removal};
 
@@ -63,13 +65,14 @@ impl Builds {
     pub(crate) async fn open(self: Arc<Self>, spec: BuildSandboxSpec) -> Result<Box<dyn BuildSandbox>, ProviderError> {
         let (this, directories) = (Arc::clone(&self), directories(&spec));
         let work = spec.overlay.as_ref().map(|overlay| overlay.work.clone());
-        let borrowed = blocking(move || this.borrow(directories, work)).await?;
+        let workspace = spec.workspace_id;
+        let borrowed = blocking(move || this.borrow(workspace, directories, work)).await?;
         match self.launch(&borrowed, &spec).await {
             Ok((sandbox, quota)) => {
-                tokio::spawn(accounting::watch(Arc::clone(&sandbox), quota.clone()));
+                tokio::spawn(accounting::watch(Arc::clone(&sandbox), quota));
                 let runtime = Arc::new(NativeRuntime::new(Arc::clone(&sandbox), Some(spec.time_limit)));
                 let inside = Inside { sandbox, borrowed };
-                Ok(Box::new(NativeBuild { inside: Some(inside), runtime, quota, handle: Handle::current() }))
+                Ok(Box::new(NativeBuild { inside: Some(inside), runtime, handle: Handle::current() }))
             }
             Err(error) => {
                 let clear =
@@ -82,18 +85,22 @@ impl Builds {
     }
 
     /// Leases a slot and hands the directories over. Blocking.
-    fn borrow(&self, directories: Vec<PathBuf>, work: Option<PathBuf>) -> Result<Borrowed, ProviderError> {
+    fn borrow(
+        &self,
+        workspace: WorkspaceId,
+        directories: Vec<PathBuf>,
+        work: Option<PathBuf>,
+    ) -> Result<Borrowed, ProviderError> {
         let host = Arc::clone(&self.host);
         let leases = host.config.data.join("environments/slots");
-        let lease = Lease::Build { directories: directories.clone() };
+        let holder = Holder::Build { directories: directories.clone() };
+        let lease = Lease { workspace: Some(workspace), holder };
         // The name is noted under the same lock, so that a sweep does not take a fresh lease for a leftover.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = host.slots.lease(&lease).map_err(failed("lease a slot", &leases))?.ok_or_else(|| {
-            ProviderError::passing("native_full", "this machine holds as many sandboxes as it has slots for")
-        })?;
+        let slot = host.slots.lease(&lease).map_err(failed("lease a slot", &leases))?.slot()?;
         open.insert(name_of(slot));
         drop(open);
-        let owner = host.owner(slot);
+        let owner = host.users.owner(slot);
         let borrowed = Borrowed { host, slot, directories, work, open: Arc::clone(&self.open) };
         for directory in &borrowed.directories {
             if let Err(error) = ownership::hand_over(directory, owner) {
@@ -180,7 +187,6 @@ struct NativeBuild {
     /// There until it is closed.
     inside: Option<Inside>,
     runtime: Arc<NativeRuntime>,
-    quota: Quota,
     handle: Handle,
 }
 
@@ -201,11 +207,10 @@ impl BuildSandbox for NativeBuild {
         Arc::<NativeRuntime>::clone(&self.runtime)
     }
 
-    fn exceeded(&self) -> PortFuture<'_, Option<ProviderError>> {
+    fn limits_reached(&self) -> PortFuture<'_, Vec<Reached>> {
         Box::pin(async move {
-            let sandbox = Arc::clone(&self.inside.as_ref()?.sandbox);
-            let quota = self.quota.clone();
-            blocking(move || Ok(exceeded(&sandbox, &quota))).await.unwrap_or_default()
+            let Some(inside) = &self.inside else { return Vec::new() };
+            inside.sandbox.limits_told(true).await
         })
     }
 
@@ -229,17 +234,4 @@ impl Drop for NativeBuild {
             });
         }
     }
-}
-
-/// What ended something, the kernel's word first. Blocking.
-fn exceeded(sandbox: &Sandbox, quota: &Quota) -> Option<ProviderError> {
-    let stats = sandbox.stats();
-    let limit = |code, message| Some(ProviderError::permanent(code, message));
-    if stats.out_of_memory_kills.is_some_and(|kills| kills > 0) {
-        return limit("limit_memory", "the step used more memory than its limit allows, and a process was ended");
-    }
-    if stats.processes_refused.is_some_and(|refused| refused > 0) {
-        return limit("limit_processes", "the step started more processes than its limit allows");
-    }
-    sandbox.exceeded().or_else(|| quota.exceeded())
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
+use stead_domain::limit::Reached;
 use stead_domain::network::NetworkMode;
 use stead_domain::ports::{
     BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Observed, Outcome, PortFuture, Provider,
@@ -19,11 +20,12 @@ use crate::builds::Builds;
 use crate::config::NativeConfig;
 use crate::fault::lost;
 use crate::host::{Host, blocking};
+use crate::ids::Users;
 use crate::runtime::NativeRuntime;
 use crate::sessions::Sessions;
 use crate::sweep;
 
-/// Runs environments and builds as sandboxes of this machine. Needs root; all its calls need a Tokio runtime.
+/// Runs environments and builds as sandboxes of this machine. All its calls need a Tokio runtime.
 #[derive(Debug, Clone)]
 pub struct NativeProvider {
     sessions: Arc<Sessions>,
@@ -35,7 +37,8 @@ impl NativeProvider {
     /// `sweep` and `sweep_builds`. Blocking. `dialer` is the way out of sandboxes whose network is enabled.
     ///
     /// # Errors
-    /// Permanent: `native_requires_root`, `native_configuration`, `runtime_missing`, `runtime_changed`, `slot_conflict`.
+    /// Permanent: `native_configuration`, `native_feature_missing`, `data_directory_copied`, `user_ids_taken`, `user_ids_in_use`,
+    /// `no_user_ids`, `runtime_missing`, `runtime_changed`.
     pub fn open(config: NativeConfig, dialer: Arc<Dialer>) -> Result<Self, ProviderError> {
         let host = Arc::new(Host::open(config, dialer)?);
         let sessions = Arc::new(Sessions::open(Arc::clone(&host))?);
@@ -56,6 +59,7 @@ impl NativeProvider {
         while let Some(end) = ends.join_next().await {
             outcome = outcome.and(end.unwrap_or_else(|error| Err(lost(error))));
         }
+        self.sessions.host.egress.shut_down().await;
         self.sessions.host.cgroups.retire();
         outcome
     }
@@ -83,7 +87,8 @@ impl Provider for NativeProvider {
             stop_keeps_files: true,
             mounts_versions: true,
             networks: vec![NetworkMode::Disabled, NetworkMode::Restricted, NetworkMode::Enabled],
-            isolation: isolation(&self.sessions.host.cgroups.missing()),
+            isolation: isolation(self.sessions.host.users, &self.sessions.host.cgroups.missing()),
+            session_limits: Some(self.sessions.host.config.limits),
         }
     }
 
@@ -119,9 +124,14 @@ impl Provider for NativeProvider {
         Box::pin(Arc::clone(&self.sessions).inspect(environment))
     }
 
-    /// `limit_memory`, which the kernel counts, or `limit_disk`, which is measured from time to time.
-    fn exceeded(&self, environment: EnvironmentId) -> Option<ProviderError> {
-        self.sessions.live(environment)?.exceeded_lately()
+    /// Memory and processes are counted by the kernel; the disk is measured from time to time.
+    fn limits_reached(&self, environment: EnvironmentId, thorough: bool) -> PortFuture<'_, Vec<Reached>> {
+        Box::pin(async move {
+            match self.sessions.live(environment) {
+                Some(sandbox) => sandbox.limits_told(thorough).await,
+                None => Vec::new(),
+            }
+        })
     }
 
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {
@@ -136,7 +146,11 @@ impl Provider for NativeProvider {
     fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>> {
         let (sessions, owned): (_, BTreeSet<EnvironmentId>) =
             (Arc::clone(&self.sessions), owned.iter().copied().collect());
-        Box::pin(blocking(move || sweep::sweep_sessions(&sessions, &owned)))
+        Box::pin(async move {
+            // Ahead of the first session; one that finds no proxy starts it itself, and says what is wrong.
+            let _ = sessions.host.egress.start().await;
+            blocking(move || sweep::sweep_sessions(&sessions, &owned)).await
+        })
     }
 }
 
@@ -156,11 +170,15 @@ impl BuildSandboxes for NativeProvider {
     }
 }
 
-fn isolation(missing: &[Controller]) -> String {
-    let mut text =
-        "Linux namespaces, a user range of its own for each sandbox, read-only system directories, a filter \
-                    of system calls and Landlock; disk use is measured and bounded softly"
-            .to_owned();
+fn isolation(users: Users, missing: &[Controller]) -> String {
+    let ids = match users {
+        Users::Ranges { .. } => "a user range of its own for each sandbox",
+        Users::Own => "one user id for all sandboxes, which is the service's, so that namespaces alone keep them apart",
+    };
+    let mut text = format!(
+        "Linux namespaces, {ids}, read-only system directories, a filter of system calls and Landlock; disk use is measured \
+         and bounded softly"
+    );
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(|controller| format!("{controller:?}").to_lowercase()).collect();
         text.push_str("; bounded softly on this machine: ");

@@ -8,9 +8,10 @@
 //!
 //! Only the watcher clears up, so a sandbox that was stopped and one that died end the same way.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use rand::RngCore;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use sha2::{Digest, Sha256};
 use stead_domain::OperationId;
+use stead_domain::limit::Reached;
 use stead_domain::ports::{ProviderError, RuntimeError};
 use stead_egress::Policy;
 use stead_link::{Client, Token};
@@ -26,8 +28,10 @@ use stead_sandbox::{Handover, Launched};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::egress::Opened;
 use crate::fault::{cgroup_failed, chain, failed, launch_failed};
 use crate::host::{Host, blocking};
+use crate::limits::Ledger;
 use crate::plan::{self, Shape};
 use crate::record::{self, LaunchRecord};
 use crate::run_directory::{EGRESS_SOCKET, RUNTIME_SOCKET};
@@ -63,10 +67,8 @@ pub(crate) struct Sandbox {
     token: Token,
     link: tokio::sync::Mutex<Link>,
     pub(crate) state: watch::Receiver<State>,
-    /// The first limit that ended something.
-    exceeded: Mutex<Option<ProviderError>>,
-    /// Processes ended for want of memory, as far as somebody was told of them.
-    told_kills: AtomicU64,
+    /// What it ran into.
+    pub(crate) ledger: Ledger,
 }
 
 #[derive(Debug, Default)]
@@ -118,17 +120,14 @@ impl Sandbox {
         operation: Option<OperationId>,
         fingerprint: String,
     ) -> Result<Arc<Self>, ProviderError> {
-        let name = shape.name.clone();
+        let (name, bounds) = (shape.name.clone(), shape.limits);
         let (owner, directory) = (Arc::clone(host), name.clone());
         blocking(move || owner.run.make(&directory).map_err(failed("make a run directory", &owner.run.of(&directory))))
             .await?;
-        let egress = egress
-            .map(|policy| host.egress.open(host.run.socket(&name, EGRESS_SOCKET), policy))
-            .transpose()
-            .map_err(|error| {
-            tracing::error!(error = chain(&error), "egress");
-            ProviderError::passing("native_failed", "the egress proxy could not be opened")
-        })?;
+        let egress = match egress {
+            Some(policy) => Some(open_egress(host, &name, policy).await?),
+            None => None,
+        };
         let token = fresh_token();
         let (owner, secret, proxied) = (Arc::clone(host), token.clone(), egress.is_some());
         let Started { launched, record, errors } =
@@ -144,8 +143,7 @@ impl Sandbox {
             token: Token::new(token),
             link: tokio::sync::Mutex::default(),
             state,
-            exceeded: Mutex::new(None),
-            told_kills: AtomicU64::new(0),
+            ledger: Ledger::new(bounds),
         }))
     }
 
@@ -227,24 +225,19 @@ impl Sandbox {
         Ok(record.clone())
     }
 
-    /// Notes that a limit ended something; the first one stays.
-    pub(crate) fn exceed(&self, limit: ProviderError) {
-        self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(limit);
+    /// The limits that were reached since this was last asked. Blocking; with `thorough` for as long as a walk of the disk takes.
+    pub(crate) fn limits_reached(&self, thorough: bool) -> Vec<Reached> {
+        self.ledger.reached(&self.stats(), self.launched.pid, thorough)
     }
 
-    /// The first limit that was noted.
-    pub(crate) fn exceeded(&self) -> Option<ProviderError> {
-        self.exceeded.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The limit that ended something in it since this was last asked. Reads a few numbers of the kernel's.
-    pub(crate) fn exceeded_lately(&self) -> Option<ProviderError> {
-        let kills = self.stats().out_of_memory_kills.unwrap_or(0);
-        if kills > self.told_kills.swap(kills, Ordering::SeqCst) {
-            let message = "a process used more memory than the environment has, and was ended";
-            return Some(ProviderError::permanent("limit_memory", message));
+    /// The same, off the asynchronous threads. One that is about to end is waited for: it may have ended for this.
+    pub(crate) async fn limits_told(self: &Arc<Self>, thorough: bool) -> Vec<Reached> {
+        if thorough && self.client().await.is_err() {
+            // What cannot be told in this time is not told.
+            let _ = tokio::time::timeout(Duration::from_secs(2), self.ended()).await;
         }
-        self.exceeded()
+        let sandbox = Arc::clone(self);
+        blocking(move || Ok(sandbox.limits_reached(thorough))).await.unwrap_or_default()
     }
 
     /// What the control group counted so far. Blocking.
@@ -254,6 +247,22 @@ impl Sandbox {
             State::Running => self.host.cgroups.stats(&self.name).unwrap_or_default(),
         }
     }
+}
+
+/// Binds the socket that leads out of a sandbox and has it served.
+async fn open_egress(host: &Arc<Host>, name: &str, policy: Policy) -> Result<Opened, ProviderError> {
+    let (owner, name) = (Arc::clone(host), name.to_owned());
+    let listener = blocking(move || {
+        let path = owner.run.of(&name).join(EGRESS_SOCKET);
+        let bind = || {
+            let listener = listen(&owner, &name, EGRESS_SOCKET)?;
+            // Who sees the socket at all is decided by the mounts.
+            std::fs::set_permissions(owner.run.socket(&name, EGRESS_SOCKET), Permissions::from_mode(0o666))?;
+            Ok(listener)
+        };
+        bind().map_err(failed::<std::io::Error>("listen for a sandbox's requests", &path))
+    });
+    host.egress.open(listener.await?, policy).await
 }
 
 /// Everything that blocks: the control group, the socket, the launcher, the record.
@@ -270,7 +279,7 @@ fn start_process(
     let plan = plan::plan(host, shape, cgroup, &digest, egress)?;
     let directory = host.run.of(&shape.name);
     let socket = directory.join(RUNTIME_SOCKET);
-    let listener = listen(host, &shape.name).map_err(failed("listen for a runtime", &socket))?;
+    let listener = listen(host, &shape.name, RUNTIME_SOCKET).map_err(failed("listen for a runtime", &socket))?;
     let (errors, error_writer) = std::io::pipe().map_err(failed("make a pipe", &directory))?;
     let launched = {
         let handover = Handover {
@@ -306,9 +315,9 @@ fn start_process(
     }
 }
 
-fn listen(host: &Host, name: &str) -> rustix::io::Result<OwnedFd> {
-    // The directory is the service's own, so the socket's mode does not matter.
-    let address = SocketAddrUnix::new(host.run.socket(name, RUNTIME_SOCKET))?;
+fn listen(host: &Host, name: &str, socket: &str) -> rustix::io::Result<OwnedFd> {
+    // The directory is the service's own, so outside of sandboxes the socket's mode does not matter.
+    let address = SocketAddrUnix::new(host.run.socket(name, socket))?;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -327,12 +336,11 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A runtime's last words: at most 4 KiB, and only what is there already.
-pub(crate) fn last_words(errors: OwnedFd) -> String {
-    use std::io::Read;
+pub(crate) fn last_words(errors: &mut File) -> String {
     let mut bytes = Vec::new();
-    if rustix::io::ioctl_fionbio(&errors, true).is_ok() {
+    if rustix::io::ioctl_fionbio(&*errors, true).is_ok() {
         // An end that has not come yet shows as an error; what came before it counts.
-        let _ = File::from(errors).take(4096).read_to_end(&mut bytes);
+        let _ = errors.take(4096).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }

@@ -12,6 +12,7 @@ use stead_domain::changes::Changes;
 use stead_domain::environment::{Certainty, Environment, EnvironmentFailure, EnvironmentState};
 use stead_domain::item::Item;
 use stead_domain::lease::Lease;
+use stead_domain::limit::{Limit, LimitHit};
 use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::operation::{Operation, OperationKind, OperationState};
 use stead_domain::ports::Store as _;
@@ -63,13 +64,27 @@ fn outcome() -> impl Strategy<Value = TurnOutcome> {
         complete,
     });
     let exit = prop_oneof![any::<i32>().prop_map(ExitStatus::Code), any::<i32>().prop_map(ExitStatus::Signal)];
-    let failure = any::<String>().prop_map(|message| TurnFailure { kind: TurnFailureKind::Limit, message });
+    let failure = prop_oneof![
+        any::<String>().prop_map(|message| TurnFailure::new(TurnFailureKind::Harness, message)),
+        any::<String>().prop_map(|message| TurnFailure::limit(Limit::Memory, message)),
+    ];
     let excess = (any::<String>(), any::<String>()).prop_map(|(path, reason)| ExcessFile { path, reason });
-    let lists = (prop::collection::vec(item, 0..3), prop::collection::vec(excess, 0..3));
+    let hit = any::<String>().prop_map(|message| LimitHit { limit: Limit::Processes, message });
+    let hits = prop::collection::vec(hit, 0..3);
+    let lists = (prop::collection::vec(item, 0..3), prop::collection::vec(excess, 0..3), hits);
     let rest = (prop::option::of(exit), prop::option::of(failure), any::<[u64; 3]>());
-    (lists, rest).prop_map(|((items, excess), (exit, failure, [output_bytes, omitted_bytes, replaced_bytes]))| {
-        TurnOutcome { items, exit, failure, excess, output_bytes, omitted_bytes, replaced_bytes }
-    })
+    (lists, rest).prop_map(
+        |((items, excess, limits_hit), (exit, failure, [output_bytes, omitted_bytes, replaced_bytes]))| TurnOutcome {
+            items,
+            exit,
+            failure,
+            limits_hit,
+            excess,
+            output_bytes,
+            omitted_bytes,
+            replaced_bytes,
+        },
+    )
 }
 
 fn input() -> impl Strategy<Value = TurnInput> {

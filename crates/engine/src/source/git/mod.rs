@@ -87,7 +87,7 @@ impl Engine {
             Ok(Ok(fetched)) => Ok(fetched),
             Ok(Err(error)) => {
                 // Only now can it be told whether a limit ended git.
-                let limit = workshop.sandbox()?.exceeded().await;
+                let limit = workshop.sandbox()?.limits_reached().await.into_iter().next();
                 Err(limit.map_or(error, |limit| self.git_exceeded(&limit)))
             }
             Err(_) => Err(self.git_took_too_long()),
@@ -112,8 +112,8 @@ impl Engine {
         let taken = self.git_fetch(&commands).await?;
         self.faults.point("import.fetched");
         // A fast host may have brought too much between two looks.
-        if let Some(limit) = workshop.sandbox()?.exceeded().await {
-            return Err(self.git_exceeded(&limit));
+        if let Some(limit) = workshop.sandbox()?.limits_reached().await.first() {
+            return Err(self.git_exceeded(limit));
         }
         let tree = self.git_tree(&commands, &taken.commit).await?;
         let skipped_members = tree.skipped_members.iter();

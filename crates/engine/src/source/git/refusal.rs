@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use stead_bundles::git::{GitFailure, GitTreeError};
+use stead_domain::limit::{Holder, Limit, Reached};
 use stead_domain::ports::{ProviderError, RuntimeError};
 use stead_domain::{Code, Error};
 
@@ -121,10 +122,10 @@ impl Engine {
     }
 
     /// A limit of the sandbox that was reached, in place of what it made git say.
-    pub(super) fn git_exceeded(&self, limit: &ProviderError) -> Error {
-        match limit.code.as_str() {
-            "limit_disk" => self.git_too_large(),
-            _ => Error::new(Code::ProjectInvalid, format!("the import was ended: {}", limit.message)),
+    pub(super) fn git_exceeded(&self, reached: &Reached) -> Error {
+        match reached.limit() {
+            Limit::Disk => self.git_too_large(),
+            _ => Error::new(Code::ProjectInvalid, format!("the import {}", reached.phrase(Holder::Import))),
         }
     }
 

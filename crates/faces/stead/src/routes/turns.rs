@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use stead_domain::key::{Caller, Verb};
+use stead_domain::limit::LimitHit;
 use stead_domain::ports::OutputStream;
-use stead_domain::turn::{ExitStatus, Turn, TurnFailure, TurnFailureKind};
+use stead_domain::turn::{ExitStatus, Turn, TurnFailure};
 use stead_domain::{Timestamp, TurnId};
 use stead_engine::{Engine, OutputChunk, TurnView};
 
@@ -95,13 +96,15 @@ const fn exit(status: ExitStatus) -> wire::Exit {
 }
 
 fn failure(failure: &TurnFailure) -> wire::TurnFailure {
-    let kind = match failure.kind {
-        TurnFailureKind::Harness => "harness",
-        TurnFailureKind::Interrupted => "interrupted",
-        TurnFailureKind::Environment => "environment",
-        TurnFailureKind::Limit => "limit",
-    };
-    wire::TurnFailure { kind: kind.to_owned(), message: failure.message.clone() }
+    wire::TurnFailure {
+        kind: failure.kind.as_str().to_owned(),
+        limit: failure.limit.map(|limit| limit.as_str().to_owned()),
+        message: failure.message.clone(),
+    }
+}
+
+fn hit(hit: &LimitHit) -> wire::LimitHit {
+    wire::LimitHit { limit: hit.limit.as_str().to_owned(), message: hit.message.clone() }
 }
 
 fn shown(view: &TurnView) -> wire::Turn {
@@ -116,6 +119,7 @@ fn shown(view: &TurnView) -> wire::Turn {
         state: state.as_str().to_owned(),
         exit: outcome.exit.map(exit),
         failure: outcome.failure.as_ref().map(failure),
+        limits_hit: outcome.limits_hit.iter().map(hit).collect(),
         reads: reads.map(|pin| wire::Reads { project: pin.project_id.to_string(), version: pin.version }),
         artifacts: view
             .artifacts

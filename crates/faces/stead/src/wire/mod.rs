@@ -18,5 +18,5 @@ pub use keeping::{Collected, Kept, Usage};
 pub use key::{Key, KeyCreate, KeyCreated, KeyList};
 pub use output::{Exit, OutputLine, Stream};
 pub use server::Server;
-pub use turn::{ExcessFile, Reads, Turn, TurnArtifact, TurnFailure};
+pub use turn::{ExcessFile, LimitHit, Reads, Turn, TurnArtifact, TurnFailure};
 pub use workspace::{Workspace, WorkspaceCreate, WorkspaceList};

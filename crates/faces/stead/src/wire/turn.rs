@@ -23,8 +23,11 @@ pub struct Turn {
     pub state: String,
     /// How its command ended.
     pub exit: Option<Exit>,
-    /// Why it failed.
+    /// Why it failed, or which budget it reached.
     pub failure: Option<TurnFailure>,
+    /// Limits that something in it ran into, beside the one that ended it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits_hit: Vec<LimitHit>,
     /// The project version that it reads.
     pub reads: Option<Reads>,
     /// What it left in the working directory.
@@ -46,6 +49,18 @@ pub struct Turn {
 pub struct TurnFailure {
     /// `harness`, `interrupted`, `environment` or `limit`.
     pub kind: String,
+    /// Of the kind `limit`: `time`, `memory`, `disk`, `processes` or `output`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// A safe sentence.
+    pub message: String,
+}
+
+/// A limit that something in a turn ran into.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// `memory`, `disk` or `processes`.
+    pub limit: String,
     /// A safe sentence.
     pub message: String,
 }

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use stead_domain::turn::{ExitStatus, Turn, TurnFailureKind, TurnOutcome, TurnState};
+use stead_domain::limit::Limit;
+use stead_domain::turn::{ExitStatus, Turn, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
 use stead_engine::TurnView;
 
 use super::error::ErrorObject;
 use super::ids;
+use super::network::Network;
 use crate::assemble;
 use crate::words;
 
@@ -56,6 +58,8 @@ struct Metadata {
     /// What is configured on the harness and has no effect with its base.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stead_harness_ignored: Vec<String>,
+    /// What the task could reach.
+    stead_network: Network,
     /// The exit status of a shell turn's command.
     #[serde(skip_serializing_if = "Option::is_none")]
     stead_exit_status: Option<i32>,
@@ -68,9 +72,35 @@ struct Metadata {
     /// Bytes of output that were no UTF-8 and stand as U+FFFD in the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     stead_replaced_bytes: Option<u64>,
+    /// Why it failed, or which budget it reached, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stead_failure: Option<Failed>,
+    /// Limits that something in it ran into, beside the one that ended it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stead_limits_hit: Vec<Value>,
     /// Files that were over a limit and not kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stead_artifacts_excess: Vec<Value>,
+}
+
+/// Why a task failed, for programs; the sentence is the response's `error`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Failed {
+    /// `harness`, `environment`, `interrupted` or `limit`.
+    kind: &'static str,
+    /// Of the kind `limit`: `time`, `memory`, `disk`, `processes` or `output`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'static str>,
+    /// The sentence, where the response has no error because it is incomplete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl From<&TurnFailure> for Failed {
+    fn from(failure: &TurnFailure) -> Self {
+        let message = (failure.limit == Some(Limit::Time)).then(|| failure.message.clone());
+        Self { kind: failure.kind.as_str(), limit: failure.limit.map(Limit::as_str), message }
+    }
 }
 
 /// One item of a response's output.
@@ -140,31 +170,22 @@ fn error(turn: &Turn) -> Option<ErrorObject> {
         return None;
     }
     let (reason, message) = match &turn.outcome.failure {
-        Some(failure) => (reason(failure.kind), failure.message.clone()),
-        None => ("harness", "the task failed".to_owned()),
+        Some(failure) => (failure.kind, failure.message.clone()),
+        None => (TurnFailureKind::Harness, "the task failed".to_owned()),
     };
     Some(ErrorObject {
         kind: "harness_error",
         code: "harness_error",
         message,
         param: None,
-        detail: Some(json!({ "stead_reason": reason })),
+        detail: Some(json!({ "stead_reason": reason.as_str() })),
     })
-}
-
-fn reason(kind: TurnFailureKind) -> &'static str {
-    match kind {
-        TurnFailureKind::Harness => "harness",
-        TurnFailureKind::Interrupted => "interrupted",
-        TurnFailureKind::Environment => "environment",
-        TurnFailureKind::Limit => "limit",
-    }
 }
 
 impl Metadata {
     fn of(turn: &Turn) -> Self {
         let substituted = turn.requested_model.as_ref().filter(|model| *model != turn.harness.model());
-        let excess = turn.outcome.excess.iter();
+        let (excess, hit) = (turn.outcome.excess.iter(), turn.outcome.limits_hit.iter());
         // The core names an agent's fields and a request's in one list.
         let (of_harness, ignored_fields): (Vec<String>, Vec<String>) =
             turn.ignored_fields.iter().cloned().partition(|field| field.starts_with("agent."));
@@ -179,6 +200,7 @@ impl Metadata {
             model_fallback_reason: substituted.map(|_| "this harness runs no model"),
             ignored_fields,
             stead_harness_ignored: of_harness.iter().map(|field| words::field(field).to_owned()).collect(),
+            stead_network: Network::from(&turn.network),
             stead_exit_status: match turn.outcome.exit {
                 Some(ExitStatus::Code(code)) => Some(code),
                 _ => None,
@@ -189,6 +211,8 @@ impl Metadata {
             },
             stead_omitted_bytes: Some(turn.outcome.omitted_bytes).filter(|bytes| *bytes > 0),
             stead_replaced_bytes: Some(turn.outcome.replaced_bytes).filter(|bytes| *bytes > 0),
+            stead_failure: turn.outcome.failure.as_ref().map(Failed::from),
+            stead_limits_hit: hit.map(|hit| json!({ "limit": hit.limit.as_str(), "message": hit.message })).collect(),
             stead_artifacts_excess: excess.map(|file| json!({ "path": file.path, "reason": file.reason })).collect(),
         }
     }

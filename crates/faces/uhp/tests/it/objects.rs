@@ -7,9 +7,10 @@ use stead_domain::attachment::Pin;
 use stead_domain::build::{Base, Build, BuildEvent, BuildFailure, BuildState, Package, Stage, Version};
 use stead_domain::item::Item;
 use stead_domain::lease::Lease;
+use stead_domain::limit::Limit;
 use stead_domain::project::Project;
 use stead_domain::source::TreeSize;
-use stead_domain::turn::{ExcessFile, ExitStatus, Turn, TurnFailure, TurnFailureKind, TurnState};
+use stead_domain::turn::{ExcessFile, ExitStatus, Turn, TurnFailure, TurnState};
 use stead_domain::{Code, ServerId};
 use stead_engine::{ImportReport, ProjectView, SkippedMember, TurnView};
 use stead_face_uhp::wire::discovery::Discovery;
@@ -111,8 +112,8 @@ fn view(state: TurnState) -> TurnView {
 fn every_state_of_a_turn_is_a_response() {
     for state in TurnState::ALL {
         let mut view = view(state);
-        view.turn.outcome.failure = (state == TurnState::Failed)
-            .then(|| TurnFailure { kind: TurnFailureKind::Limit, message: "out of memory".into() });
+        view.turn.outcome.failure =
+            (state == TurnState::Failed).then(|| TurnFailure::limit(Limit::Memory, "out of memory"));
         let body = conforms("Response", &Response::of(&view));
         let status = body["status"].as_str().unwrap();
         let expected = match state {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use stead_domain::declared::PackageSpec;
+use stead_domain::limit::Reached;
 use stead_domain::ports::{
     BuildSandbox, BuildSandboxSpec, BuildSandboxes, Checked, Endpoint, Observed, Outcome, PortFuture, Provider,
     ProviderCapabilities, ProviderError, Registries, Runtime, StartSpec,
@@ -62,8 +63,8 @@ impl Provider for Nowhere {
         soon(Ok(Observed { exists: false, running: false, last_operation: None, handle: None }))
     }
 
-    fn exceeded(&self, _environment: EnvironmentId) -> Option<ProviderError> {
-        None
+    fn limits_reached(&self, _: EnvironmentId, _: bool) -> PortFuture<'_, Vec<Reached>> {
+        soon(Vec::new())
     }
 
     fn link(&self, _: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>> {

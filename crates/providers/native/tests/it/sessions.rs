@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use stead_domain::network::NetworkPolicy;
+use stead_domain::limit::{Limit, Reached};
 use stead_domain::ports::{Mount, MountSource, Outcome, Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
@@ -132,7 +133,7 @@ END
         chmod 0 /workspace ~agent; echo made";
     // So deep a tree counts as too much, and whatever makes it may be ended when that is noticed.
     let made = run(&*runtime, text).await;
-    assert!(made.stdout == "made\n" || provider.exceeded(environment).is_some(), "{made:?}");
+    assert!(made.stdout == "made\n" || !provider.limits_reached(environment, true).await.is_empty(), "{made:?}");
     known(provider.stop(OperationId::new(&Ids), environment).await).unwrap();
     known(provider.start(OperationId::new(&Ids), environment, workspace, &plain()).await).unwrap();
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
@@ -149,14 +150,14 @@ async fn too_much_on_disk_ends_the_processes_and_keeps_the_files() {
     let environment = EnvironmentId::new(&Ids);
     known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
     let runtime = provider.link(environment).await.unwrap();
-    assert!(provider.exceeded(environment).is_none());
+    assert!(provider.limits_reached(environment, true).await.is_empty());
     let one_file = run(&*runtime, "head -c 20000000 /dev/zero >/workspace/one; stat -c %s /workspace/one").await;
     // A little beyond it, so that the look that follows sees why.
     assert_eq!(one_file.stdout, format!("{}\n", 9 << 20), "one file ends at the limit at once");
     let ran = run(&*runtime, "for i in 1 2; do head -c 6000000 /dev/zero >/workspace/$i; done; sleep 50").await;
     assert_eq!(ran.exit.code, None, "{ran:?}");
     until("the limit is noted", async || {
-        provider.exceeded(environment).is_some_and(|limit| limit.code == "limit_disk")
+        provider.limits_reached(environment, false).await.iter().any(|reached| reached.limit() == Limit::Disk)
     })
     .await;
     assert_eq!(run(&*runtime, "rm /workspace/*; sleep 3; echo free").await.stdout, "free\n");
@@ -174,8 +175,8 @@ async fn a_kill_for_want_of_memory_is_told_once() {
     let runtime = provider.link(environment).await.unwrap();
     let ran = run(&*runtime, "/usr/bin/python3 -c 'bytearray(500_000_000)'").await;
     assert_ne!(ran.exit.code, Some(0), "{ran:?}");
-    assert_eq!(provider.exceeded(environment).map(|limit| limit.code).as_deref(), Some("limit_memory"));
-    assert!(provider.exceeded(environment).is_none());
+    assert_eq!(provider.limits_reached(environment, false).await, [Reached::Memory { bytes: 64 << 20 }]);
+    assert!(provider.limits_reached(environment, true).await.is_empty());
     assert_eq!(run(&*runtime, "echo on").await.stdout, "on\n");
 }
 
@@ -193,7 +194,7 @@ async fn files_that_were_removed_while_open_count() {
     let ran = run(&*runtime, hidden).await;
     assert_eq!(ran.exit.code, None, "{ran:?}");
     until("the limit is noted", async || {
-        provider.exceeded(environment).is_some_and(|limit| limit.code == "limit_disk")
+        provider.limits_reached(environment, false).await.iter().any(|reached| reached.limit() == Limit::Disk)
     })
     .await;
     // In memory, and charged there.

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use stead_domain::Timestamp;
-use stead_domain::build::{Build, BuildFailure, BuildLimit, BuildState, Package};
+use stead_domain::build::{Build, BuildFailure, BuildState, Package};
+use stead_domain::limit::Limit;
 use stead_engine::ProjectView;
 
 /// Of a version whose files were removed nothing is known but its record, which a build's own status has no word for.
@@ -80,7 +81,7 @@ struct Failed {
 
 impl From<&BuildFailure> for Failed {
     fn from(failure: &BuildFailure) -> Self {
-        Self { kind: failure.kind.as_str(), limit: failure.limit.map(BuildLimit::as_str) }
+        Self { kind: failure.kind.as_str(), limit: failure.limit.map(Limit::as_str) }
     }
 }
 
