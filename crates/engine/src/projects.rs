@@ -4,6 +4,7 @@ use stead_domain::build::Build;
 use stead_domain::changes::{Changes, Removal};
 use stead_domain::declared::{Declared, PackageManager};
 use stead_domain::key::Caller;
+use stead_domain::network::BuildNetworkPolicy;
 use stead_domain::project::{Project, ProjectStatus};
 use stead_domain::source::TreeSize;
 use stead_domain::{Code, Error, ProjectId, Result, Slug};
@@ -52,6 +53,8 @@ pub struct ProjectText {
     pub packages: Vec<(PackageManager, Vec<String>)>,
     /// The minor of the Python interpreter; empty for the default.
     pub python: Option<String>,
+    /// What builds may reach; within what the deployment lets projects choose, and its default when there is none.
+    pub build_network: Option<Option<BuildNetworkPolicy>>,
 }
 
 impl ProjectText {
@@ -98,6 +101,7 @@ impl Engine {
         Project::check_texts(&text.name, &description, &entry)?;
         let slug = Slug::from_name(&text.name)?;
         let declared = text.declare(Declared::default())?;
+        let build_network = self.build_network_of(&text)?.unwrap_or_default();
         let at = self.now();
         let project = Project {
             id: ProjectId::new(self.ids.as_ref()),
@@ -107,7 +111,7 @@ impl Engine {
             description,
             entry,
             declared,
-            build_network: None,
+            build_network,
             active: None,
             latest: 0,
             source: TreeSize::default(),
@@ -169,11 +173,20 @@ impl Engine {
             }
             Project::check_texts(&project.name, &project.description, &project.entry)?;
             project.declared = text.declare(project.declared)?;
+            if let Some(network) = self.build_network_of(&text)? {
+                project.build_network = network;
+            }
             project.updated_at = self.now();
             Ok((Changes::new().update(project), ()))
         })
         .await?;
         self.project_get(caller, id).await
+    }
+
+    /// What is said of what builds may reach, if it is within what the deployment lets projects choose.
+    fn build_network_of(&self, text: &ProjectText) -> Result<Option<Option<BuildNetworkPolicy>>> {
+        text.build_network.iter().flatten().try_for_each(|network| self.check_build_network(network))?;
+        Ok(text.build_network.clone())
     }
 
     /// Deletes a project with every version. A turn that reads one keeps it to its end; the files go after that.

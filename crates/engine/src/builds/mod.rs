@@ -4,6 +4,7 @@ mod admit;
 mod log;
 mod purge;
 mod reason;
+mod refused;
 mod schedule;
 mod step;
 mod work;
