@@ -12,7 +12,7 @@ const NOUNS: [(&str, &str); 6] = [
 ];
 
 /// The core's fields, and the request fields that they come from.
-const FIELDS: [(&str, &str); 9] = [
+const FIELDS: [(&str, &str); 12] = [
     ("turn.agent", "metadata.harness_id"),
     ("turn.previous", "previous_response_id"),
     ("turn.project", "metadata.environment"),
@@ -22,6 +22,9 @@ const FIELDS: [(&str, &str); 9] = [
     ("agent.project", "environment"),
     ("agent.disabled_tools", "disabled_tools"),
     ("agent.max_step", "max_step"),
+    ("turn.network", "metadata.stead_network"),
+    ("agent.network", "stead_network"),
+    ("project.build_network", "stead_build_network"),
 ];
 
 /// A sentence of the core as UHP says it. What stands between backticks is somebody's own words and stays, unless it names a

@@ -39,7 +39,8 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
     let engine = state.engine;
     let bytes = body::bytes(&headers, body, engine.limits().json_bytes).await?;
     let Asked { task, mut input, ignored_fields, fingerprint } = understand(bytes).await?;
-    let (version, time_limit, delivery) = (task.version()?, task.time_limit()?, task.delivery());
+    let (version, time_limit, network, delivery) =
+        (task.version()?, task.time_limit()?, task.network()?, task.delivery());
     let retry = fingerprint::key(&headers)?.map(|key| RetryKey {
         face: Face::Uhp,
         route: "POST /v1/responses",
@@ -60,7 +61,7 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         version,
         input: TurnInput::default(),
         time_limit,
-        network: None,
+        network,
         model: task.model.clone().filter(|model| !model.is_empty()),
         store: task.store(),
         ignored_fields,

@@ -9,6 +9,7 @@ use stead_domain::{Error, ProjectId, Result};
 use stead_engine::AgentText;
 
 use super::ids;
+use super::network::{self, Network};
 use super::nullable::Field;
 
 /// A harness as clients read it: camelCase, milliseconds.
@@ -31,6 +32,9 @@ pub struct Harness {
     disabled_tools: Vec<String>,
     max_step: Option<u32>,
     timeout_seconds: Option<u64>,
+    /// An addition: what its tasks may reach; the deployment's when there is none.
+    #[serde(rename = "stead_network")]
+    network: Option<Network>,
     created_at: i64,
 }
 
@@ -51,6 +55,7 @@ impl From<Agent> for Harness {
             disabled_tools: agent.disabled_tools,
             max_step: agent.max_step,
             timeout_seconds: agent.time_limit.map(|limit| limit.as_secs()),
+            network: agent.network.as_ref().map(Network::from),
             created_at: agent.created_at.as_millis(),
         }
     }
@@ -99,6 +104,7 @@ pub struct HarnessWrite {
     max_step: Field<u32>,
     #[serde(alias = "timeoutSeconds")]
     timeout_seconds: Field<u32>,
+    stead_network: Field<Value>,
 }
 
 impl HarnessWrite {
@@ -133,7 +139,10 @@ impl HarnessWrite {
             time_limit: self
                 .timeout_seconds
                 .map(|seconds| seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))),
-            network: None,
+            network: self
+                .stead_network
+                .map(|network| network.map(|value| network::read(&value, "stead_network")).transpose())
+                .transpose()?,
         })
     }
 }

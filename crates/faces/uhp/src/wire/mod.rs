@@ -11,6 +11,7 @@ pub mod file;
 pub mod harness;
 pub mod ids;
 pub mod model;
+pub mod network;
 pub mod nullable;
 pub mod response;
 pub mod session;

@@ -6,10 +6,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use stead_domain::network::NetworkPolicy;
 use stead_domain::{AgentId, Error, Result, TurnId};
 use stead_engine::{ProjectChoice, VersionChoice};
 
 use super::ids;
+use super::network;
 use super::nullable::Field;
 
 /// A task as a client asks for it. Unknown fields are ignored, and named in the answer.
@@ -165,6 +167,13 @@ impl CreateResponse {
             }
             Some(_) => Err(refused()),
         }
+    }
+
+    /// What the task may reach, when it says so.
+    pub fn network(&self) -> Result<Option<NetworkPolicy>> {
+        let said = self.metadata.as_ref().and_then(|metadata| metadata.get("stead_network"));
+        let said = said.filter(|value| !value.is_null());
+        said.map(|value| network::read(value, "metadata.stead_network")).transpose()
     }
 
     /// A text of `metadata`; empty is as good as absent.

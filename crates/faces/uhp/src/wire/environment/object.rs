@@ -9,6 +9,7 @@ use stead_engine::ProjectView;
 
 use super::VersionEntry;
 use crate::wire::harness::HarnessName;
+use crate::wire::network::Network;
 
 /// An environment as clients read it: camelCase, milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,6 +29,9 @@ pub struct Environment {
     packages: Vec<Package>,
     declared: Declared,
     runtime: Runtime,
+    /// An addition: what builds may reach; the deployment's when there is none.
+    #[serde(rename = "stead_build_network")]
+    build_network: Option<Network>,
     /// Every build; left out of listings.
     #[serde(skip_serializing_if = "Option::is_none")]
     versions: Option<Vec<VersionEntry>>,
@@ -104,6 +108,7 @@ impl Environment {
             packages: packages.unwrap_or_default(),
             declared: Declared::from(&project.declared),
             runtime: Runtime { python: project.declared.python },
+            build_network: project.build_network.as_ref().map(Network::from),
             versions: None,
             build,
             created_at: project.created_at.as_millis(),

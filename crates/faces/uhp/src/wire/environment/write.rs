@@ -6,7 +6,11 @@ use stead_domain::declared::PackageManager;
 use stead_domain::{Code, Error, Result};
 use stead_engine::ProjectText;
 
-/// The body of POST and PUT; what is absent or null keeps what is there.
+use crate::wire::network;
+use crate::wire::nullable::Field;
+
+/// The body of POST and PUT; what is absent or null keeps what is there, but for `stead_build_network`, where `null` is the
+/// deployment's own.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct EnvironmentWrite {
@@ -16,6 +20,7 @@ pub struct EnvironmentWrite {
     entry: Option<String>,
     packages: Option<Value>,
     runtime: Option<RuntimeWrite>,
+    stead_build_network: Field<Value>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -33,6 +38,10 @@ impl EnvironmentWrite {
             entry: self.entry,
             packages: self.packages.map(packages).transpose()?.unwrap_or_default(),
             python: self.runtime.and_then(|runtime| runtime.python),
+            build_network: self
+                .stead_build_network
+                .map(|network| network.map(|value| network::read_of_builds(&value, "stead_build_network")).transpose())
+                .transpose()?,
         })
     }
 }
