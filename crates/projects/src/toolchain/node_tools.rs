@@ -80,6 +80,12 @@ impl NodeTools {
 }
 
 impl NodeTool {
+    /// Its script on this machine, whose toolchains lie in `toolchains`.
+    pub fn on_disk(&self, toolchains: &Path) -> PathBuf {
+        let inside = Path::new(&self.program);
+        toolchains.join(inside.strip_prefix(INSIDE).unwrap_or(inside))
+    }
+
     /// Major and minor.
     fn numbers(&self) -> (u32, u32) {
         let mut numbers = self.version.split('.').map(|part| part.parse().unwrap_or(0));
@@ -135,6 +141,7 @@ mod tests {
         }
         let tools = NodeTools::detect(directory.path());
         assert_eq!(tools.pnpm[0].program, "/opt/stead/pnpm/node_modules/pnpm/bin/pnpm.cjs");
+        assert!(tools.pnpm[0].on_disk(directory.path()).is_file());
         let pnpm = |format| tools.pnpm_for(format).map(|tool| tool.version.as_str());
         assert_eq!([pnpm(None), pnpm(Some("9.0")), pnpm(Some("6.0"))], [Ok("10.34.9"), Ok("10.34.9"), Ok("8.15.9")]);
         assert_eq!(pnpm(Some("5.4")), Err("pnpm 7"));
