@@ -13,3 +13,4 @@ mod provider;
 mod schema;
 mod streams;
 mod tasks;
+mod workspaces;
