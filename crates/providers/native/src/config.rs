@@ -5,14 +5,25 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use stead_domain::ports::SandboxLimits;
+use stead_egress::{Policy, PortRule};
 
 /// Consecutive host user ids of one slot.
 pub const UIDS_PER_SLOT: u32 = 65_536;
 
-/// The first host user id of slot 0: above what distributions, directories and container engines hand out.
+/// Where the search for free ids begins, as the first host user id of slot 0: above what distributions, directories and
+/// container engines hand out.
 pub const DEFAULT_UID_BASE: u32 = 0x7000_0000;
 
+/// Where the services of a machine note which ids they have.
+const RANGES: &str = "/var/lib/stead-uids";
+
 const DEFAULT_SLOTS: u32 = 4096;
+
+/// Whether so many slots from an id on, and the one before it, are ids that there can be.
+pub(crate) fn fits(uid_base: u32, slots: u32) -> bool {
+    // The last id means "none" to the kernel, and is no sandbox's either.
+    uid_base >= UIDS_PER_SLOT && slots.checked_mul(UIDS_PER_SLOT).is_some_and(|ids| uid_base.checked_add(ids).is_some())
+}
 
 /// The program that becomes process 1 of every sandbox.
 #[derive(Debug, Clone)]
@@ -35,14 +46,22 @@ pub struct NativeConfig {
     pub data: PathBuf,
     /// Where sockets lie while something runs, absolute; of this provider alone. Any length.
     pub run: PathBuf,
-    /// The binary that is started again as the sandbox launcher; it must call `stead_sandbox::launcher_main`.
+    /// The binary that is started again as the sandbox launcher and as the egress proxy; it must call
+    /// `stead_sandbox::launcher_main` and [`egress_main`](crate::egress_main) under their names.
     pub launcher: PathBuf,
     /// Process 1 of every sandbox.
     pub runtime: RuntimeProgram,
-    /// The first host user id of slot 0; never 0.
-    pub uid_base: u32,
+    /// The first host user id of slot 0, above 65535; the one before it is the egress proxy's. `None`: those that the data directory
+    /// used before, else free ones are found. Means nothing to a service that is an ordinary user.
+    pub uid_base: Option<u32>,
+    /// Where the services of this machine note which ids they have, absolute; the same for all of them. Used as root.
+    pub ranges: PathBuf,
+    /// The name of this data directory's machine, which tells a copy of the directory from the original.
+    pub node: String,
     /// How many sandboxes there can be, stopped ones included.
     pub slots: u32,
+    /// How many of them one workspace may have. `None`: half, and at least one.
+    pub workspace_slots: Option<u32>,
     /// Limits of each session. Builds bring their own.
     pub limits: SandboxLimits,
     /// The directory of our control groups; must differ between services on one machine.
@@ -51,6 +70,8 @@ pub struct NativeConfig {
     pub toolchains: Vec<PathBuf>,
     /// Hosts (`name`, `address` or either with `:port`) that builds may reach although the deny list covers their addresses.
     pub registry_hosts: BTreeSet<String>,
+    /// Ports that an enabled network of sessions opens.
+    pub session_ports: PortRule,
     /// Endpoints that every enabled network may reach whatever the deny list says.
     pub extra_allowed: Vec<SocketAddr>,
     /// A bundle of certificate authorities shown in place of the host's own.
@@ -67,8 +88,11 @@ impl NativeConfig {
             run: run.into(),
             launcher: PathBuf::from("/proc/self/exe"),
             runtime,
-            uid_base: DEFAULT_UID_BASE,
+            uid_base: None,
+            ranges: PathBuf::from(RANGES),
+            node: "node".to_owned(),
             slots: DEFAULT_SLOTS,
+            workspace_slots: None,
             limits: SandboxLimits {
                 memory_bytes: 2 << 30,
                 processes: 512,
@@ -80,9 +104,15 @@ impl NativeConfig {
             cgroup_prefix: "stead".to_owned(),
             toolchains: Vec::new(),
             registry_hosts: BTreeSet::new(),
+            session_ports: Policy::open("").ports,
             extra_allowed: Vec::new(),
             ca_bundle: None,
             name: "native".to_owned(),
         }
+    }
+
+    /// The most slots of one workspace.
+    pub(crate) fn slots_of_one_workspace(&self) -> u32 {
+        self.workspace_slots.unwrap_or(self.slots / 2).max(1)
     }
 }

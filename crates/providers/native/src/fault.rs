@@ -34,7 +34,9 @@ pub(crate) fn lost(error: tokio::task::JoinError) -> ProviderError {
 pub(crate) fn launch_failed(error: LaunchError) -> ProviderError {
     tracing::error!(error = chain(&error), "could not launch a sandbox");
     match error {
-        LaunchError::RequiresRoot => requires_root(),
+        LaunchError::RequiresRoot => {
+            ProviderError::permanent("native_requires_root", "sandboxes with user ids of their own need a service that is root")
+        }
         LaunchError::Plan(_) | LaunchError::Handover(_) => {
             ProviderError::permanent("sandbox_plan", "the sandbox was described in a way that cannot be made")
         }
@@ -58,11 +60,6 @@ pub(crate) fn launch_failed(error: LaunchError) -> ProviderError {
             ProviderError::passing("sandbox_failed", "the sandbox did not start")
         }
     }
-}
-
-/// The service is an ordinary user.
-pub(crate) fn requires_root() -> ProviderError {
-    ProviderError::permanent("native_requires_root", "the native provider needs the service to run as root")
 }
 
 /// An error and its causes in one line.

@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{BuildNetwork, Endpoint, ProviderError};
-use stead_egress::{Egress, Host as EgressHost, HostName, Policy, PortRule};
+use stead_egress::{Host as EgressHost, HostName, Policy, PortRule};
 use stead_outbound::{DialError, Dialer};
 use stead_sandbox::cgroup::CgroupManager;
 use stead_sandbox::features;
 
-use crate::config::{NativeConfig, UIDS_PER_SLOT};
-use crate::fault::{cgroup_failed, failed, lost, requires_root};
+use crate::config::{NativeConfig, UIDS_PER_SLOT, fits};
+use crate::egress::Keeper;
+use crate::fault::{cgroup_failed, failed, lost};
+use crate::ids::{self, Users};
 use crate::program;
 use crate::run_directory::RunDirectory;
 use crate::slots::Slots;
-
-/// The user and group that everything in a sandbox runs as, inside.
-pub(crate) const RUN_ID: u32 = 1000;
 
 /// The service's side of this machine.
 #[derive(Debug)]
@@ -29,9 +28,10 @@ pub(crate) struct Host {
     pub(crate) cgroups: CgroupManager,
     pub(crate) run: RunDirectory,
     pub(crate) slots: Slots,
+    pub(crate) users: Users,
     /// The runtime, sealed.
     pub(crate) program: OwnedFd,
-    pub(crate) egress: Egress,
+    pub(crate) egress: Arc<Keeper>,
     dialer: Arc<Dialer>,
     registries: Registries,
 }
@@ -45,13 +45,12 @@ struct Registries {
 
 impl Host {
     pub(crate) fn open(config: NativeConfig, dialer: Arc<Dialer>) -> Result<Self, ProviderError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(requires_root());
-        }
         check(&config)?;
         let run = RunDirectory::open(&config.run).map_err(failed("open the run directory", &config.run))?;
         let leases = config.data.join("environments/slots");
-        let slots = Slots::open(leases.clone(), config.slots).map_err(failed("open the slots", &leases))?;
+        let each = config.slots_of_one_workspace();
+        let slots = Slots::open(leases.clone(), config.slots, each).map_err(failed("open the slots", &leases))?;
+        let users = ids::claim(&config)?;
         let registries = Registries::parse(&config.registry_hosts)?;
         let cgroups = CgroupManager::detect(&config.cgroup_prefix).map_err(cgroup_failed)?;
         for note in cgroups.notes() {
@@ -64,17 +63,8 @@ impl Host {
             return Err(ProviderError::permanent("native_feature_missing", message));
         }
         let program = program::seal(&config.runtime)?;
-        Ok(Self { run, slots, registries, cgroups, program, egress: Egress::new(Arc::clone(&dialer)), dialer, config })
-    }
-
-    /// The host user that is 0 in a slot's sandbox.
-    pub(crate) fn root_uid(&self, slot: u32) -> u32 {
-        self.config.uid_base + slot * UIDS_PER_SLOT
-    }
-
-    /// The host user that owns a slot's files.
-    pub(crate) fn owner(&self, slot: u32) -> u32 {
-        self.root_uid(slot) + RUN_ID
+        let egress = Keeper::new(config.launcher.clone(), users.egress(), cgroups.clone());
+        Ok(Self { run, slots, users, registries, cgroups, program, egress, dialer, config })
     }
 
     /// What a session may reach; `None` is nothing.
@@ -86,7 +76,9 @@ impl Host {
         let mut policy = match network {
             NetworkPolicy::Disabled => return Ok(None),
             NetworkPolicy::Restricted(hosts) => Policy::exact(label, names(hosts.iter())?),
-            NetworkPolicy::Enabled => Policy::open(label),
+            NetworkPolicy::Enabled => {
+                Policy { ports: self.config.session_ports.clone(), ..Policy::open(label) }
+            }
         };
         allow(&mut policy, &self.config.extra_allowed);
         Ok(Some(policy))
@@ -97,15 +89,16 @@ impl Host {
         match network {
             BuildNetwork::Disabled => Ok(None),
             BuildNetwork::Restricted(hosts) => {
-                let registries = self.registries.hosts.iter().filter_map(|host| match host {
+                let wanted = Registries::parse(hosts)?;
+                let hosts = wanted.hosts.iter().chain(&self.registries.hosts).filter_map(|host| match host {
                     EgressHost::Name(name) => Some(name.clone()),
+                    // An address is reached where the operator exempts it, and has no name to show.
                     EgressHost::Literal(_) => None,
                 });
-                let hosts = names(hosts.iter().map(String::as_str))?.into_iter().chain(registries);
                 let mut policy = Policy::exact(label, hosts);
                 allow(&mut policy, &self.config.extra_allowed);
                 policy.registry_hosts.clone_from(&self.registries.hosts);
-                open_ports(&mut policy, self.registries.ports.iter().copied());
+                open_ports(&mut policy, wanted.ports.iter().chain(&self.registries.ports).copied());
                 Ok(Some(policy))
             }
             BuildNetwork::Enabled => {
@@ -213,9 +206,8 @@ fn open_ports(policy: &mut Policy, ports: impl Iterator<Item = u16>) {
 
 fn check(config: &NativeConfig) -> Result<(), ProviderError> {
     let wrong = |message: &str| Err(ProviderError::permanent("native_configuration", message));
-    let last = config.slots.checked_mul(UIDS_PER_SLOT).and_then(|ids| config.uid_base.checked_add(ids));
-    if config.uid_base == 0 || config.slots == 0 || last.is_none() {
-        return wrong("the user ids of the slots must begin above 0 and end below the highest id");
+    if config.slots == 0 || !fits(config.uid_base.unwrap_or(UIDS_PER_SLOT), config.slots) {
+        return wrong("the user ids of the slots must begin above 65535 and end below the highest id");
     }
     if !config.data.is_absolute() || !config.run.is_absolute() {
         return wrong("the data and run directories must be absolute paths");

@@ -13,16 +13,19 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use crate::shut;
+
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Makes the host user `id` (and the group of that number) the owner of a directory and what is in it. Files with several names go
-/// along if all their names are in it, as those that an earlier step linked in an installer cache; others are left alone, because another
-/// of the names may be part of something sealed.
-pub(crate) fn hand_over(directory: &Path, id: u32) -> io::Result<()> {
-    let root = rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())?;
+/// Makes the host user `id` (and the group of that number) the owner of a directory and what is in it; without one, the service is the
+/// sandbox's user, and owns it already. Files with several names go along if all their names are in it, as those that an earlier step
+/// linked in an installer cache; others are left alone, because another of the names may be part of something sealed.
+pub(crate) fn hand_over(directory: &Path, id: Option<u32>) -> io::Result<()> {
+    let root = open(directory)?;
+    let Some(id) = id else { return Ok(()) };
     let (uid, gid) = (Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
     rustix::fs::fchown(&root, uid, gid)?;
     // How many names of each such file were not seen.
@@ -53,23 +56,34 @@ fn has_other_names(stat: &Stat) -> bool {
 
 /// Makes the service the owner of a directory and what is in it again, without set-id bits. One that is gone needs nothing.
 pub(crate) fn take_back(directory: &Path) -> io::Result<()> {
-    let root = match rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty()) {
+    let root = match open(directory) {
         Err(Errno::NOENT) => return Ok(()),
         outcome => outcome?,
+    };
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let change = |parent: BorrowedFd<'_>, name: &CStr, stat: &Stat| {
+        if stat.st_uid == uid.as_raw() && stat.st_gid == gid.as_raw() {
+            return Ok(());
+        }
+        rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
     };
     let mode = rustix::fs::fstat(&root)?.st_mode;
     if mode & SET_ID != 0 {
         rustix::fs::fchmod(&root, Mode::from_raw_mode(mode & 0o7777 & !SET_ID))?;
     }
-    rustix::fs::fchown(&root, Some(Uid::ROOT), Some(Gid::ROOT))?;
+    rustix::fs::fchown(&root, Some(uid), Some(gid))?;
     walk(&root, |parent, name, stat| {
         // The bits first: a file that is the service's own must not have them for an instant.
         if stat.st_mode & SET_ID != 0 && FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !SET_ID);
             rustix::fs::chmodat(parent, name, mode, AtFlags::empty())?;
         }
-        rustix::fs::chownat(parent, name, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)
+        change(parent, name, stat)
     })
+}
+
+fn open(directory: &Path) -> rustix::io::Result<OwnedFd> {
+    shut::open(CWD, directory, || rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty()))
 }
 
 /// A directory on the way from the root to where a walk stands.
@@ -91,7 +105,8 @@ fn walk(
     let mut levels = vec![list(&current, device, &mut visit)?];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.waiting.pop() {
-            current = rustix::fs::openat2(&current, name.as_c_str(), DIRECTORY, Mode::empty(), resolve)?;
+            let open = || rustix::fs::openat2(&current, name.as_c_str(), DIRECTORY, Mode::empty(), resolve);
+            current = shut::open(current.as_fd(), name.as_c_str(), open)?;
             levels.push(list(&current, device, &mut visit)?);
             continue;
         }
@@ -164,7 +179,7 @@ mod tests {
             fs::symlink_metadata(path).map(|found| (found.uid(), found.gid(), found.mode() & 0o7777)).unwrap()
         };
 
-        hand_over(&tree, 1_999_000_000).unwrap();
+        hand_over(&tree, Some(1_999_000_000)).unwrap();
         for name in ["", "a", "a/b", "a/b/file", "a/link", "linked"] {
             assert_eq!(owner(&tree.join(name)).0, 1_999_000_000, "{name}");
         }
@@ -176,7 +191,7 @@ mod tests {
         assert_eq!(owner(&tree.join("a/b/file")), (0, 0, 0o755));
         assert_eq!(owner(&tree.join("a")), (0, 0, 0o1777));
         assert_eq!((owner(&tree.join("a/link")).0, owner(&tree.join("linked")).0), (0, 0));
-        assert!(hand_over(&tree.join("a/link"), 5).is_err(), "a link is no directory");
+        assert!(hand_over(&tree.join("a/link"), Some(5)).is_err(), "a link is no directory");
     }
 
     /// Deeper than a path can say and wider than one chain.
@@ -199,7 +214,7 @@ mod tests {
             deepest = rustix::fs::openat(&deepest, name.as_c_str(), DIRECTORY, Mode::empty()).unwrap();
         }
         let owner = || rustix::fs::fstat(&deepest).unwrap().st_uid;
-        hand_over(&tree, 1_999_000_000).unwrap();
+        hand_over(&tree, Some(1_999_000_000)).unwrap();
         assert_eq!(owner(), 1_999_000_000);
         take_back(&tree).unwrap();
         assert_eq!(owner(), 0);

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use stead_domain::environment::{HOME, USER};
 use stead_domain::ports::{Mount as VersionMount, MountSource, ProviderError, SandboxLimits};
 use stead_sandbox::cgroup::{Cgroup, Controller};
-use stead_sandbox::plan::{Ids, Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
+use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
 
-use crate::config::UIDS_PER_SLOT;
 use crate::fault::failed;
-use crate::host::{Host, RUN_ID};
+use crate::host::Host;
+use crate::ids::RUN_ID;
 
 const HOSTNAME: &str = "stead";
 /// Where the egress proxy's socket appears inside.
@@ -92,7 +92,7 @@ pub(crate) fn plan(
         |share: u64| TmpfsSize { size_bytes: (shape.limits.memory_bytes / share).max(1), inodes: TEMPORARY_INODES };
     Ok(SandboxPlan {
         hostname: HOSTNAME.to_owned(),
-        ids: Ids::Range { first: host.root_uid(shape.slot), count: UIDS_PER_SLOT },
+        ids: host.users.ids(shape.slot),
         run_uid: RUN_ID,
         run_gid: RUN_ID,
         mounts,

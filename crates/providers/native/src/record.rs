@@ -104,13 +104,15 @@ impl Files {
         read_json(&self.of(environment).join(Self::RECORD))
     }
 
-    /// Makes the directories, owned by the host user `owner`, and then the record.
-    pub(crate) fn make(&self, record: &Record, owner: u32) -> io::Result<()> {
+    /// Makes the directories, owned by the host user `owner`, or by the service without one, and then the record.
+    pub(crate) fn make(&self, record: &Record, owner: Option<u32>) -> io::Result<()> {
         let top = self.of(record.environment);
         DirBuilder::new().recursive(true).mode(0o700).create(&top)?;
         for directory in [self.work(record.environment), self.home(record.environment)] {
             DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-            std::os::unix::fs::lchown(&directory, Some(owner), Some(owner))?;
+            if owner.is_some() {
+                std::os::unix::fs::lchown(&directory, owner, owner)?;
+            }
         }
         write_json(&top, Self::RECORD, record)
     }

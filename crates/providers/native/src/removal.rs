@@ -8,8 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::shut;
 
 /// Each level holds two descriptors.
 const DEPTH_LIMIT: usize = 32;
@@ -26,7 +28,8 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         outcome => outcome?,
     };
-    match rustix::fs::openat(&parent, name, DIRECTORY, Mode::empty()) {
+    let open = || rustix::fs::openat(&parent, name, DIRECTORY, Mode::empty());
+    match shut::open(parent.as_fd(), name, open) {
         Err(Errno::NOENT) => Ok(()),
         Err(Errno::NOTDIR | Errno::LOOP) => Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?),
         Err(error) => Err(error.into()),
@@ -42,7 +45,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 
 /// Removes everything in a directory that stays itself.
 pub(crate) fn empty_directory(path: &Path) -> io::Result<()> {
-    match rustix::fs::open(path, DIRECTORY, Mode::empty()) {
+    match shut::open(CWD, path, || rustix::fs::open(path, DIRECTORY, Mode::empty())) {
         Err(Errno::NOENT) => Ok(()),
         outcome => Ok(empty(&outcome?)?),
     }
@@ -79,11 +82,12 @@ impl Removal<'_> {
                     Err(error) => return Err(error),
                 }
             }
+            // Also where it is only moved: what lies in it is told that it has another parent, which takes the right to write.
+            let child = shut::open(directory, name, || rustix::fs::openat(directory, name, DIRECTORY, Mode::empty()))?;
             if depth == DEPTH_LIMIT {
                 self.move_up(directory, name)?;
                 continue;
             }
-            let child = rustix::fs::openat(directory, name, DIRECTORY, Mode::empty())?;
             while self.pass(child.as_fd(), depth + 1)? {}
             rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)?;
         }
@@ -135,11 +139,16 @@ mod tests {
             level = next;
         }
         drop(level);
-        fs::create_dir(tree.join("shut")).unwrap();
-        if rustix::process::geteuid().is_root() {
-            fs::write(tree.join("shut/file"), "").unwrap();
-            fs::set_permissions(tree.join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
-        }
+        let shut = |path: &str| {
+            fs::create_dir_all(tree.join(path).join("inner")).unwrap();
+            fs::write(tree.join(path).join("inner/file"), "").unwrap();
+            for path in [path.to_owned() + "/inner", path.to_owned()] {
+                fs::set_permissions(tree.join(path), fs::Permissions::from_mode(0o000)).unwrap();
+            }
+        };
+        shut("shut");
+        shut(&"d/".repeat(DEPTH_LIMIT));
+        fs::set_permissions(&tree, fs::Permissions::from_mode(0o000)).unwrap();
         remove(&tree).unwrap();
         assert!(!tree.exists() && outside.join("kept").exists());
         remove(&tree).unwrap();

@@ -20,7 +20,7 @@ use crate::plan::{Shape, version_mounts};
 use crate::record::{Files, LaunchRecord, Record, read_json};
 use crate::removal;
 use crate::sandbox::Sandbox;
-use crate::slots::Lease;
+use crate::slots::{Holder, Lease};
 use crate::sweep::end_leftover;
 
 /// The environments of one provider.
@@ -275,12 +275,10 @@ impl Sessions {
         workspace: WorkspaceId,
     ) -> Result<Record, ProviderError> {
         let path = self.files.of(environment);
-        let lease = Lease::Environment { environment };
-        let slot = self.host.slots.lease(&lease).map_err(failed("lease a slot", &path))?.ok_or_else(|| {
-            ProviderError::passing("native_full", "this machine holds as many environments as it has slots for")
-        })?;
+        let lease = Lease { workspace: Some(workspace), holder: Holder::Environment { environment } };
+        let slot = self.host.slots.lease(&lease).map_err(failed("lease a slot", &path))?.slot()?;
         let record = Record { environment, workspace, slot, created_by: operation };
-        match self.files.make(&record, self.host.owner(slot)) {
+        match self.files.make(&record, self.host.users.owner(slot)) {
             Ok(()) => Ok(record),
             Err(error) => {
                 let error = failed("make an environment's files", &path)(error);
@@ -298,9 +296,10 @@ impl Sessions {
         }
         self.files.forget(environment).map_err(failed("remove an environment's record", &path))?;
         removal::remove(&path).map_err(failed("remove an environment's directory", &path))?;
-        let lease = Some(Lease::Environment { environment });
+        let holder = Holder::Environment { environment };
         let leases = self.host.slots.list().map_err(failed("list the slots", &path))?;
-        for (slot, _) in leases.into_iter().filter(|(_, found)| *found == lease) {
+        let is_its = |found: &Option<Lease>| found.as_ref().is_some_and(|lease| lease.holder == holder);
+        for (slot, _) in leases.into_iter().filter(|(_, found)| is_its(found)) {
             self.host.slots.release(slot).map_err(failed("release a slot", &path))?;
         }
         Ok(())
@@ -313,7 +312,8 @@ impl Sessions {
 
     /// Leases the slot that a record names, in case the lease did not survive. Blocking.
     pub(crate) fn ensure_lease(&self, record: &Record) -> Result<(), ProviderError> {
-        let lease = Lease::Environment { environment: record.environment };
+        let holder = Holder::Environment { environment: record.environment };
+        let lease = Lease { workspace: Some(record.workspace), holder };
         let path = self.files.of(record.environment);
         if self.host.slots.ensure(record.slot, &lease).map_err(failed("lease a slot", &path))? {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::ownership;
 use crate::record::{LaunchRecord, read_json};
 use crate::sessions::{self, Sessions};
-use crate::slots::Lease;
+use crate::slots::{Holder, Lease};
 
 /// How long a killed process may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ pub(crate) fn sweep_sessions(sessions: &Sessions, owned: &BTreeSet<EnvironmentId
         };
     }
     for (slot, lease) in sessions.host.slots.list().map_err(failed("list the slots", &directory))? {
-        if let Some(Lease::Environment { environment }) = lease
+        if let Some(Lease { holder: Holder::Environment { environment }, .. }) = lease
             && !sessions.files.of(environment).exists()
         {
             sessions.host.slots.release(slot).map_err(failed("release a slot", &directory))?;
@@ -78,7 +78,7 @@ pub(crate) fn sweep_builds(builds: &Builds) -> Result<usize, ProviderError> {
     let swept = end_all(host, 'b', live)?;
     let leases = host.config.data.join("environments/slots");
     for (slot, lease) in host.slots.list().map_err(failed("list the slots", &leases))? {
-        let Some(Lease::Build { directories }) = lease else { continue };
+        let Some(Lease { holder: Holder::Build { directories }, .. }) = lease else { continue };
         let name = builds::name_of(slot);
         if live(&name) || swept.stuck.contains(&name) {
             continue;

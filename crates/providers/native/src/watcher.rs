@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stead_domain::ports::ProviderError;
-use stead_egress::EgressHandle;
 use stead_sandbox::Launched;
 use stead_sandbox::cgroup::CgroupStats;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use crate::egress::Opened;
 use crate::fault::failed;
 use crate::host::{Host, blocking};
 use crate::sandbox::{State, last_words};
@@ -24,7 +24,7 @@ pub(crate) struct Watcher {
     host: Arc<Host>,
     name: String,
     launched: Arc<Launched>,
-    egress: Option<EgressHandle>,
+    egress: Option<Opened>,
     errors: OwnedFd,
     state: watch::Sender<State>,
 }
@@ -34,7 +34,7 @@ impl Watcher {
         host: Arc<Host>,
         name: String,
         launched: Arc<Launched>,
-        egress: Option<EgressHandle>,
+        egress: Option<Opened>,
         errors: OwnedFd,
     ) -> (Self, watch::Receiver<State>) {
         let (state, receiver) = watch::channel(State::Running);
@@ -86,7 +86,7 @@ fn reap(host: &Host, name: &str, launched: &Launched, errors: OwnedFd) -> (Cgrou
             Err(error) => break Err(error),
         }
     };
-    tracing::info!(name, ?exit, words = last_words(errors), "a sandbox has ended");
+    tracing::info!(name, ?exit, words = last_words(&mut errors.into()), "a sandbox has ended");
     let stats = host.cgroups.stats(name).unwrap_or_default();
     let cleared = host.cgroups.kill(name).and_then(|()| host.cgroups.remove(name));
     (stats, cleared.map_err(crate::fault::cgroup_failed).err())

@@ -6,12 +6,14 @@
 
 mod directory;
 mod layers;
+mod network;
 mod quantity;
 mod reader;
 mod settings;
 
 pub use directory::default_data_directory;
 pub use layers::{ConfigErrors, Flag, Layers};
+pub use network::SessionPorts;
 pub use quantity::{parse_duration, parse_size};
 pub use settings::{
     BuildSettings, DatabaseSettings, LimitSettings, LogFormat, LogSettings, NativeSettings, ServerSettings,

@@ -133,10 +133,15 @@ impl Reader {
         self.value(key).as_bool().unwrap_or_default()
     }
 
-    pub(super) fn list(&mut self, key: &str) -> Vec<String> {
+    /// A list of whatever it holds.
+    pub(super) fn items(&mut self, key: &str) -> Vec<Value> {
         let Value::Array(items) = self.value(key) else { return Vec::new() };
+        items
+    }
+
+    pub(super) fn list(&mut self, key: &str) -> Vec<String> {
         let mut texts = Vec::new();
-        for item in items {
+        for item in self.items(key) {
             match item {
                 Value::String(text) => texts.push(text),
                 other => self.refuse(key, format!("the list holds {}, not texts alone", other.type_str())),

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stead_domain::network::NetworkPolicy;
+use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::ports::SandboxLimits;
 use stead_engine::{CollectionSettings, Quotas};
 use stead_store::DatabaseUrl;
 
 use super::directory::default_data_directory;
 use super::layers::{ConfigErrors, Sourced};
+use super::network::{self, SessionPorts};
 use super::reader::Reader;
 
 /// Everything that `stead serve` is told. What each value means is documented in `config.default.toml`.
@@ -66,10 +67,12 @@ pub struct DatabaseSettings {
 /// `[native]`
 #[derive(Debug, Clone)]
 pub struct NativeSettings {
-    /// The first host user id of environments.
-    pub uid_base: u32,
+    /// The first host user id of environments; none: free ones are found.
+    pub uid_base: Option<u32>,
     /// How many environments and build steps at once.
     pub slots: u32,
+    /// How many of them one workspace may have; none: half.
+    pub workspace_slots: Option<u32>,
     /// Limits of one environment.
     pub limits: SandboxLimits,
     /// Certificate authorities shown in place of the host's own.
@@ -81,6 +84,8 @@ pub struct NativeSettings {
 pub struct SessionSettings {
     /// What sessions may reach.
     pub network: NetworkPolicy,
+    /// The ports that an enabled network opens.
+    pub ports: SessionPorts,
     /// Wall-clock budget of a turn.
     pub time_limit: Duration,
     /// How long an environment stays up after its last turn.
@@ -100,6 +105,12 @@ pub struct BuildSettings {
     pub limits: SandboxLimits,
     /// The longest that a layer of unpinned packages is taken again.
     pub layer_age: Duration,
+    /// What builds reach when their project says nothing.
+    pub network: BuildNetworkPolicy,
+    /// What a project may let its builds reach at most.
+    pub network_limit: BuildNetworkPolicy,
+    /// Registries besides those that the installers use by themselves.
+    pub registries: Vec<String>,
     /// Registries whose addresses the deny list may cover.
     pub registry_hosts: Vec<String>,
     /// The Python package index.
@@ -168,7 +179,8 @@ impl Settings {
             runtime_path: runtime.unwrap_or_else(beside_this_program),
             native: native(&mut reader),
             sessions: SessionSettings {
-                network: network(&mut reader, "sessions.network"),
+                network: network::of_sessions(&mut reader),
+                ports: network::ports(&mut reader),
                 time_limit: reader.duration("sessions.time_limit"),
                 idle_stop: reader.duration("sessions.idle_stop"),
                 output_bytes: reader.size("sessions.output"),
@@ -242,15 +254,20 @@ fn database(reader: &mut Reader, data_directory: &std::path::Path) -> DatabaseSe
 }
 
 fn native(reader: &mut Reader) -> NativeSettings {
-    let uid_base = reader.count("native.uid_base", 65_536, u64::from(u32::MAX)) as u32;
+    let uid_base = reader.count("native.uid_base", 0, u64::from(u32::MAX)) as u32;
     let slots = reader.count("native.slots", 1, 65_535) as u32;
+    if (1..65_536).contains(&uid_base) {
+        reader.refuse("native.uid_base", format!("{uid_base} is among the ids of accounts; they end at 65535"));
+    }
     // The last user id means "none" to the kernel.
-    if u64::from(uid_base) + u64::from(slots) * 65_536 > u64::from(u32::MAX) {
+    if u64::from(uid_base.max(65_536)) + u64::from(slots) * 65_536 > u64::from(u32::MAX) {
         reader.refuse("native.slots", format!("{slots} slots from user id {uid_base} on go beyond the last user id"));
     }
+    let workspace_slots = reader.count("native.workspace_slots", 0, u64::from(slots)) as u32;
     NativeSettings {
-        uid_base,
+        uid_base: Some(uid_base).filter(|base| *base != 0),
         slots,
+        workspace_slots: Some(workspace_slots).filter(|slots| *slots != 0),
         limits: SandboxLimits {
             memory_bytes: reader.size("native.memory"),
             processes: reader.count("native.processes", 4, 4_194_304),
@@ -276,6 +293,9 @@ fn builds(reader: &mut Reader) -> BuildSettings {
             disk_files: reader.count("builds.disk_files", 16, 1_000_000_000),
         },
         layer_age: reader.duration("builds.layer_age"),
+        network: network::of_builds(reader),
+        network_limit: network::limit_of_builds(reader),
+        registries: network::registries(reader),
         registry_hosts: reader.list("builds.registry_hosts"),
         index_url: web_address(reader, "builds.index_url"),
         npm_registry: web_address(reader, "builds.npm_registry"),
@@ -303,14 +323,6 @@ fn git(reader: &mut Reader) -> GitSettings {
         time_limit: reader.duration("git.time_limit"),
         slots: reader.count("git.slots", 1, 1024) as usize,
     }
-}
-
-fn network(reader: &mut Reader, key: &str) -> NetworkPolicy {
-    reader.parsed(key, NetworkPolicy::Disabled, |text| match text {
-        "enabled" => Ok(NetworkPolicy::Enabled),
-        "disabled" => Ok(NetworkPolicy::Disabled),
-        other => Err(format!("`{other}` is neither \"enabled\" nor \"disabled\"")),
-    })
 }
 
 fn web_address(reader: &mut Reader, key: &str) -> Option<String> {

@@ -17,6 +17,8 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     let mut config = NativeConfig::new(data, data.join("run"), runtime);
     config.uid_base = settings.native.uid_base;
     config.slots = settings.native.slots;
+    config.workspace_slots = settings.native.workspace_slots;
+    node.clone_into(&mut config.node);
     config.limits = settings.native.limits;
     config.cgroup_prefix = cgroup_prefix(node);
     config.toolchains = toolchains(data).context("failed to look for toolchains in the data directory")?;

@@ -59,7 +59,7 @@ async fn a_build_keeps_what_it_wrote_and_nothing_else() {
     let ran = crate::fixture::finish(runtime.exec(request).await.unwrap()).await;
     assert_eq!(ran.stdout, "one\nok\n");
     assert_eq!(ran.stderr.matches("Read-only file system").count(), 2, "{}", ran.stderr);
-    assert_eq!(owner(&built.join("bin/tool")).0, fixture.config.uid_base + 1000);
+    assert_eq!(owner(&built.join("bin/tool")).0, fixture.uid_base() + 1000);
     assert_eq!(sandbox.limits_reached().await, []);
     sandbox.close().await.unwrap();
 

@@ -13,6 +13,7 @@ use stead_domain::ports::{
     Exec, ExecEvent, ExecExit, ExecRequest, IdSource, Outcome, OutputStream, Program, Provider, Runtime, StartSpec,
 };
 use stead_outbound::Dialer;
+use stead_sandbox::cgroup::CgroupManager;
 use stead_provider_native::{NativeConfig, NativeProvider, RuntimeProgram, UIDS_PER_SLOT};
 use tempfile::TempDir;
 
@@ -40,11 +41,6 @@ fn runtime() -> PathBuf {
     program("stead-runtime", "stead-runtime", "STEAD_RUNTIME", &ONCE)
 }
 
-fn launcher() -> PathBuf {
-    static ONCE: Once = Once::new();
-    program("stead-sandbox-launcher", "stead-sandbox", "STEAD_LAUNCHER", &ONCE)
-}
-
 /// Directories and names; providers come and go on them.
 pub(crate) struct Fixture {
     pub(crate) scratch: TempDir,
@@ -59,9 +55,13 @@ impl Fixture {
         let run = scratch.path().join("r".repeat(120));
         let program = RuntimeProgram::File { path: runtime(), sha256: None };
         let mut config = NativeConfig::new(scratch.path().join("data"), run, program);
-        config.launcher = launcher();
+        config.launcher = env!("CARGO_BIN_EXE_stead-native-helper").into();
         config.slots = SLOTS;
-        config.uid_base = 0x6000_0000 + (std::process::id() % 64 * 32 + number % 32) * SLOTS * UIDS_PER_SLOT;
+        // The id before them is used as well.
+        let place = (std::process::id() % 64 * 32 + number % 32) * (SLOTS + 1);
+        config.uid_base = Some(0x5000_0000 + place * UIDS_PER_SLOT);
+        config.workspace_slots = Some(SLOTS);
+        config.ranges = scratch.path().join("uids");
         config.cgroup_prefix = format!("stead-native-test-{}-{number}", std::process::id());
         Self { scratch, config }
     }
@@ -77,10 +77,20 @@ impl Fixture {
         path
     }
 
-    /// Names of the control groups that exist.
+    /// Names of the sandboxes' control groups that exist.
     pub(crate) fn groups(&self) -> Vec<String> {
-        let manager = stead_sandbox::cgroup::CgroupManager::detect(&self.config.cgroup_prefix).unwrap();
-        manager.list()
+        let mut groups = self.manager().list();
+        groups.retain(|name| name != "egress");
+        groups
+    }
+
+    pub(crate) fn manager(&self) -> CgroupManager {
+        CgroupManager::detect(&self.config.cgroup_prefix).unwrap()
+    }
+
+    /// The first host user id of slot 0.
+    pub(crate) fn uid_base(&self) -> u32 {
+        self.config.uid_base.unwrap()
     }
 
     /// Who has which slot, as written.
@@ -93,7 +103,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        let Ok(manager) = stead_sandbox::cgroup::CgroupManager::detect(&self.config.cgroup_prefix) else { return };
+        let Ok(manager) = CgroupManager::detect(&self.config.cgroup_prefix) else { return };
         for name in manager.list() {
             let _ = manager.kill(&name);
             let _ = manager.remove(&name);

@@ -1,0 +1,353 @@
+//! Keeps a proxy process running, and hands it the sandboxes' sockets.
+//!
+//! ```text
+//! none ─first socket→ running ─process ends→ started again, every socket handed over ─shut down→ none for good
+//! ```
+//!
+//! The service binds each socket and keeps a copy, so that clients that come while there is no process wait for the next one. A
+//! process ends by itself when the service does: nobody holds the other end of its control socket any more.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use stead_domain::ports::ProviderError;
+use stead_egress::Policy;
+use stead_egress::process::{Remote, RemoteError, RemoteHandle};
+use stead_sandbox::cgroup::CgroupManager;
+use stead_sandbox::plan::Limits;
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::process::{EGRESS_NAME, OWN_USER};
+use crate::fault::{cgroup_failed, chain, failed};
+use crate::host::blocking;
+use crate::sandbox::last_words;
+
+/// Its control group. No sandbox has such a name.
+const GROUP: &str = "egress";
+const MEMORY: u64 = 512 << 20;
+/// Processes and threads: those that move bytes, and those that wait for names.
+const PROCESSES: u64 = 600;
+/// A process that lives less than this is started again later and later.
+const SETTLED: Duration = Duration::from_secs(10);
+const SHORTEST_REST: Duration = Duration::from_millis(50);
+const LONGEST_REST: Duration = Duration::from_secs(5);
+/// How long a socket waits for a process that serves it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a process may take to end when it is told to.
+const END: Duration = Duration::from_secs(5);
+
+/// The one keeper of a service.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    launcher: PathBuf,
+    /// Who the process runs as; `None` is the service.
+    user: Option<u32>,
+    cgroups: CgroupManager,
+    sockets: Mutex<Sockets>,
+    /// Held by whoever starts a process or hands a socket over.
+    process: tokio::sync::Mutex<Process>,
+    /// Tells the task that watches the process to end it.
+    stuck: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Sockets {
+    next: u64,
+    open: BTreeMap<u64, Socket>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    listener: Arc<OwnedFd>,
+    policy: Policy,
+    /// What the process that runs knows it by.
+    handle: Option<RemoteHandle>,
+}
+
+/// The process, as far as there is one.
+#[derive(Debug, Default)]
+struct Process {
+    remote: Option<Remote>,
+    /// Watches the process and starts the next one.
+    watching: Option<tokio::task::JoinHandle<()>>,
+    over: bool,
+}
+
+/// A socket that is served. Dropping it closes it in the background.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    keeper: Arc<Keeper>,
+    number: u64,
+}
+
+impl Keeper {
+    pub(crate) fn new(launcher: PathBuf, user: Option<u32>, cgroups: CgroupManager) -> Arc<Self> {
+        Arc::new(Self {
+            launcher,
+            user,
+            cgroups,
+            sockets: Mutex::default(),
+            process: tokio::sync::Mutex::default(),
+            stuck: Arc::default(),
+        })
+    }
+
+    /// Starts the process, unless it runs.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), ProviderError> {
+        let mut process = self.process.lock().await;
+        self.ensure(&mut process).await
+    }
+
+    /// Has a listening socket served under `policy`. Waits while the process is started again.
+    pub(crate) async fn open(self: &Arc<Self>, listener: OwnedFd, policy: Policy) -> Result<Opened, ProviderError> {
+        let listener = Arc::new(listener);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut process = self.process.lock().await;
+            self.ensure(&mut process).await?;
+            let Some(remote) = &process.remote else { return Err(closed()) };
+            match hand_over(remote, &listener, &policy).await {
+                Ok(handle) => {
+                    let mut sockets = self.sockets();
+                    let number = sockets.next;
+                    sockets.next += 1;
+                    sockets.open.insert(number, Socket { listener, policy, handle: Some(handle) });
+                    return Ok(Opened { keeper: Arc::clone(self), number });
+                }
+                Err(error) => {
+                    self.judge(&error);
+                    drop(process);
+                    if Instant::now() > deadline || !may_pass(&error) {
+                        tracing::error!(error = chain(&error), "egress");
+                        return Err(ProviderError::passing("native_failed", "the egress proxy could not be opened"));
+                    }
+                    tokio::time::sleep(SHORTEST_REST).await;
+                }
+            }
+        }
+    }
+
+    /// Ends the process for good.
+    pub(crate) async fn shut_down(&self) {
+        let watching = {
+            let mut process = self.process.lock().await;
+            process.over = true;
+            process.remote = None;
+            process.watching.take()
+        };
+        self.sockets().open.clear();
+        let Some(mut watching) = watching else { return };
+        if tokio::time::timeout(END, &mut watching).await.is_err() {
+            self.stuck.notify_one();
+            // A process that cannot be killed is the kernel's to end.
+            let _ = tokio::time::timeout(END, watching).await;
+        }
+        let cgroups = self.cgroups.clone();
+        let removed = blocking(move || cgroups.kill(GROUP).and_then(|()| cgroups.remove(GROUP)).map_err(cgroup_failed));
+        // It was logged; the next start takes the group over.
+        let _ = removed.await;
+    }
+
+    /// Notes that the process has ended; answers whether there shall be another.
+    async fn has_ended(&self, words: &str) -> bool {
+        let mut process = self.process.lock().await;
+        process.remote = None;
+        if !process.over {
+            let sockets = self.sockets().open.len();
+            tracing::error!(words, sockets, "the egress proxy has ended and is started again");
+        }
+        !process.over
+    }
+
+    /// Starts the next process; none when there shall be none.
+    async fn restart(&self) -> Result<Option<Started>, ProviderError> {
+        let mut process = self.process.lock().await;
+        if process.over { Ok(None) } else { self.launch(&mut process).await.map(Some) }
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a process if none was started yet. Those after the first one are the watching task's to start.
+    async fn ensure(self: &Arc<Self>, process: &mut Process) -> Result<(), ProviderError> {
+        if process.over {
+            return Err(closed());
+        }
+        if process.watching.is_some() {
+            return Ok(());
+        }
+        let started = self.launch(process).await?;
+        process.watching = Some(tokio::spawn(watch(Arc::downgrade(self), Arc::clone(&self.stuck), started)));
+        Ok(())
+    }
+
+    /// Starts a process and hands it every socket that is open.
+    async fn launch(&self, process: &mut Process) -> Result<Started, ProviderError> {
+        let failed = |error: std::io::Error| failed("start the egress proxy", &self.launcher)(error);
+        let cgroups = self.cgroups.clone();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+        let limits = Limits {
+            memory_bytes: MEMORY,
+            processes: PROCESSES,
+            cpu_millis: cores * 1000,
+            open_files: 0,
+            file_size: None,
+            io_bytes_per_second: None,
+        };
+        // What an earlier service left there ends by itself, but not necessarily at once.
+        let group = blocking(move || {
+            cgroups.kill(GROUP).and_then(|()| cgroups.create(GROUP, &limits)).map_err(cgroup_failed)
+        })
+        .await?;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|error| failed(error.into()))?;
+        let (errors, error_writer) = std::io::pipe().map_err(failed)?;
+        let user = self.user.map_or(OWN_USER.to_owned(), |user| user.to_string());
+        let child = Command::new(&self.launcher)
+            .arg0(EGRESS_NAME)
+            .arg(user)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(error_writer)
+            // A signal from a terminal is for the service alone.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        if let Some(pid) = child.id() {
+            blocking(move || {
+                for directory in group.legacy.iter().chain(&group.unified) {
+                    if let Err(error) = std::fs::write(directory.join("cgroup.procs"), pid.to_string()) {
+                        tracing::warn!(path = %directory.display(), %error, "the egress proxy is not in its control group");
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        let remote = Remote::new(ours).map_err(failed)?;
+        self.hand_all_over(&remote).await;
+        process.remote = Some(remote);
+        Ok(Started { child, errors: File::from(OwnedFd::from(errors)), at: Instant::now() })
+    }
+
+    async fn hand_all_over(&self, remote: &Remote) {
+        let numbers: Vec<u64> = self.sockets().open.keys().copied().collect();
+        for number in numbers {
+            let Some((listener, policy)) = self.sockets().open.get_mut(&number).map(|socket| {
+                socket.handle = None;
+                (Arc::clone(&socket.listener), socket.policy.clone())
+            }) else {
+                continue;
+            };
+            match hand_over(remote, &listener, &policy).await {
+                // One that was closed meanwhile has no entry, and this handle closes it.
+                Ok(handle) => {
+                    if let Some(socket) = self.sockets().open.get_mut(&number) {
+                        socket.handle = Some(handle);
+                    }
+                }
+                Err(error) => {
+                    self.judge(&error);
+                    tracing::error!(error = chain(&error), "an egress socket could not be handed to a new proxy");
+                }
+            }
+        }
+    }
+
+    /// A process that does not answer is ended.
+    fn judge(&self, error: &RemoteError) {
+        if matches!(error, RemoteError::Silent) {
+            self.stuck.notify_one();
+        }
+    }
+}
+
+/// A process that was started.
+struct Started {
+    child: Child,
+    errors: File,
+    at: Instant,
+}
+
+/// Starts one process after the other, until nobody keeps them any more. Holds on to the keeper for moments only.
+async fn watch(keeper: Weak<Keeper>, stuck: Arc<Notify>, mut started: Started) {
+    let mut rest = Duration::ZERO;
+    loop {
+        let Started { child, errors, at } = &mut started;
+        wait(child, &stuck).await;
+        let words = last_words(errors);
+        match keeper.upgrade() {
+            Some(keeper) if keeper.has_ended(&words).await => {}
+            _ => return,
+        }
+        rest = if at.elapsed() > SETTLED { Duration::ZERO } else { rest };
+        started = loop {
+            tokio::time::sleep(rest).await;
+            rest = (rest * 2).clamp(SHORTEST_REST, LONGEST_REST);
+            let Some(keeper) = keeper.upgrade() else { return };
+            match keeper.restart().await {
+                Ok(Some(started)) => break started,
+                Ok(None) => return,
+                Err(error) => tracing::error!(%error, "the egress proxy could not be started"),
+            }
+        };
+    }
+}
+
+/// Returns when the process has ended; ends it when it is stuck.
+async fn wait(child: &mut Child, stuck: &Notify) {
+    loop {
+        tokio::select! {
+            _ = child.wait() => return,
+            () = stuck.notified() => {}
+        }
+        if let Err(error) = child.start_kill() {
+            tracing::warn!(%error, "the egress proxy could not be ended");
+        }
+    }
+}
+
+impl Opened {
+    /// Closes the socket and returns when its connections are cut.
+    pub(crate) async fn close(self) {
+        let socket = self.keeper.sockets().open.remove(&self.number);
+        if let Some(Socket { listener, handle: Some(handle), .. }) = socket {
+            // The copy first: new clients are refused rather than left to wait.
+            drop(listener);
+            handle.close().await;
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.keeper.sockets().open.remove(&self.number);
+    }
+}
+
+async fn hand_over(remote: &Remote, listener: &OwnedFd, policy: &Policy) -> Result<RemoteHandle, RemoteError> {
+    let copy = listener.try_clone().map_err(RemoteError::Policy)?;
+    remote.open(copy, policy.clone()).await
+}
+
+/// Whether the next process may do what this one did not.
+fn may_pass(error: &RemoteError) -> bool {
+    matches!(error, RemoteError::Gone | RemoteError::Silent | RemoteError::Send(_))
+}
+
+fn closed() -> ProviderError {
+    ProviderError::passing("native_failed", "the egress proxy is shut down")
+}

@@ -1,0 +1,59 @@
+//! The proxy's process, from its first instruction: it gives everything up that it does not need, and then serves.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use stead_outbound::Dialer;
+use stead_sandbox::{Confinement, confine};
+
+use crate::fault::chain;
+
+/// The name under which our binary must call [`egress_main`] instead of being itself.
+pub const EGRESS_NAME: &str = "stead-egress";
+
+/// In place of a user: that of the service.
+pub(super) const OWN_USER: &str = "own";
+
+/// Each connection takes up to six.
+const OPEN_FILES: u64 = 65_536;
+
+/// What resolving names takes: the configuration, the libraries that it names, the addresses of this machine.
+const READABLE: [&str; 8] =
+    ["/etc", "/run/systemd/resolve", "/run/resolvconf", "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/proc/net"];
+
+/// Whether this process was started to be the proxy.
+pub fn started_as_egress() -> bool {
+    std::env::args_os().next().is_some_and(|name| name == OsStr::new(EGRESS_NAME))
+}
+
+/// Confines the process and serves the orders on standard input until nobody gives any. Must be called before any thread is started.
+#[expect(clippy::exit, reason = "the process is this function and nothing else")]
+pub fn egress_main() -> ! {
+    let code = match run() {
+        Ok(()) => 0,
+        Err(reason) => {
+            // The service reads it when the process has ended.
+            let _ = writeln!(std::io::stderr(), "{reason}");
+            1
+        }
+    };
+    std::process::exit(code)
+}
+
+fn run() -> Result<(), String> {
+    let user = std::env::args().nth(1).unwrap_or_default();
+    let user = match user.as_str() {
+        OWN_USER => None,
+        number => Some(number.parse().map_err(|_| "the first argument is no user".to_owned())?),
+    };
+    let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| chain(&error))?;
+    let readable: Vec<&Path> = READABLE.iter().map(Path::new).filter(|path| path.exists()).collect();
+    confine(&Confinement { user, readable: &readable, open_files: OPEN_FILES })
+        .map_err(|failure| format!("could not be confined at {:?}: {}", failure.step, failure.message))?;
+    // Everything of the machine is asked from inside, so that what is missing shows at once and not at the first name.
+    let dialer = Dialer::system(Vec::new());
+    stead_egress::process::serve(control, Arc::new(dialer)).map_err(|error| chain(&error))
+}

@@ -1,0 +1,140 @@
+//! What a data directory says of itself: where it is, whose it is, and which user ids its files have.
+//!
+//! It lies beside the environments, so a restored database finds the ids that are in use. A copy of a data directory still says where
+//! the original is, and is refused while that is there: it would name the same control groups and own the same ids.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use stead_domain::ports::ProviderError;
+
+use super::registry::{Note, Registry, range_of};
+use super::{Users, accounts};
+use crate::config::{DEFAULT_UID_BASE, NativeConfig, fits};
+use crate::fault::failed;
+use crate::record::{read_json, write_json};
+use crate::slots::Slots;
+
+const FILE: &str = "place.json";
+
+/// Where a data directory is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// Its path, without links.
+    pub(super) data: PathBuf,
+    /// The name of its machine.
+    pub(super) node: String,
+    /// The first id of slot 0, once it was chosen.
+    uid_base: Option<u32>,
+}
+
+impl Place {
+    /// What a data directory says, if it says anything.
+    pub(super) fn read(data: &Path) -> io::Result<Option<Self>> {
+        read_json(&data.join("environments").join(FILE))
+    }
+}
+
+/// Finds out whose ids this service has, and notes it. `environments` is there, and nothing of this service runs yet. Blocking.
+pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
+    let data = config.data.canonicalize().map_err(failed("find the data directory", &config.data))?;
+    let said = Place::read(&data).map_err(failed("read where a data directory was", &data))?;
+    if let Some(said) = &said
+        && said.node == config.node
+        && is_copy_of(&data, said)
+    {
+        let message = format!(
+            "{} is a copy of {}, which is still there: both would use the same names and user ids. Remove the copy, or give it \
+             a name of its own by removing the files `node` and `environments` from it",
+            data.display(),
+            said.data.display()
+        );
+        return Err(ProviderError::permanent("data_directory_copied", message));
+    }
+    let users = if rustix::process::geteuid().is_root() {
+        let remembered = said.as_ref().and_then(|said| said.uid_base);
+        let leases = data.join("environments/slots");
+        let in_use = Slots::any(&leases).map_err(failed("list the slots", &leases))?;
+        let registry = Registry::open(&config.ranges, &data)
+            .map_err(failed("open the notes of user ids", &config.ranges))?;
+        let base = choose(config, &registry, remembered, in_use)?;
+        registry
+            .note(&Note::new(&range_of(base, config.slots), &data, &config.node))
+            .map_err(failed("note user ids", &config.ranges))?;
+        // Said before the lock goes: a note counts only if its place says the same.
+        say(&data, &config.node, Some(base))?;
+        Users::Ranges { base }
+    } else {
+        say(&data, &config.node, None)?;
+        Users::Own
+    };
+    Ok(users)
+}
+
+fn say(data: &Path, node: &str, uid_base: Option<u32>) -> Result<(), ProviderError> {
+    let place = Place { data: data.to_path_buf(), node: node.to_owned(), uid_base };
+    write_json(&data.join("environments"), FILE, &place).map_err(failed("note where a data directory is", data))
+}
+
+/// Whether what `said` tells of is another directory than this one, and still there.
+fn is_copy_of(data: &Path, said: &Place) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    said.data != data
+        && identity(&said.data) != identity(data)
+        && Place::read(&said.data).is_ok_and(|original| original.is_some_and(|original| original.data == said.data))
+}
+
+/// The first id of slot 0. Files that exist must keep their ids, so while any slot is leased they are not changed.
+fn choose(
+    config: &NativeConfig,
+    registry: &Registry,
+    remembered: Option<u32>,
+    in_use: bool,
+) -> Result<u32, ProviderError> {
+    // Earlier versions noted nothing and had the same for every service.
+    let remembered = remembered.or(in_use.then_some(DEFAULT_UID_BASE));
+    if let (Some(wanted), Some(used)) = (config.uid_base, remembered)
+        && wanted != used
+        && in_use
+    {
+        let message = format!(
+            "environments of {} have user ids from {used} on, so `native.uid_base` cannot be {wanted} before they are deleted",
+            config.data.display()
+        );
+        return Err(ProviderError::permanent("user_ids_in_use", message));
+    }
+    let Some(base) = config.uid_base.or(remembered) else { return find(config, registry) };
+    if !fits(base, config.slots) {
+        let message = format!("{} slots from user id {base} on go beyond the last user id", config.slots);
+        return Err(ProviderError::permanent("native_configuration", message));
+    }
+    let wanted = range_of(base, config.slots);
+    let Some(holder) = registry.holder(&wanted) else { return Ok(base) };
+    if config.uid_base.is_none() && !in_use {
+        return find(config, registry);
+    }
+    Err(taken(&wanted, &holder.data))
+}
+
+fn find(config: &NativeConfig, registry: &Registry) -> Result<u32, ProviderError> {
+    registry.find(config.slots, &accounts::taken(Path::new("/etc"))).ok_or_else(|| {
+        let message = format!(
+            "no range of user ids for {} slots is free on this machine; `native.slots` may be smaller",
+            config.slots
+        );
+        ProviderError::permanent("no_user_ids", message)
+    })
+}
+
+fn taken(wanted: &Range<u32>, holder: &Path) -> ProviderError {
+    let message = format!(
+        "the user ids {} to {} belong to the service whose data directory is {}; leave `native.uid_base` unset, or choose others",
+        wanted.start,
+        wanted.end - 1,
+        holder.display()
+    );
+    ProviderError::permanent("user_ids_taken", message)
+}

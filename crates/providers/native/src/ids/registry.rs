@@ -1,0 +1,119 @@
+//! The machine's notes of which service has which user ids: a file for each range, named by its first id.
+//!
+//! Whoever looks and writes holds a lock on the directory meanwhile, so two services that start at once get two ranges. A note
+//! counts while its data directory is there and still says that it is the place it was; nobody has to take notes back.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::place::Place;
+use crate::config::{DEFAULT_UID_BASE, UIDS_PER_SLOT, fits};
+use crate::record::{read_json, write_json};
+
+/// No range begins below this: accounts live there, and what container engines map.
+const LOWEST: u32 = 0x0100_0000;
+
+/// One service's ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// The first id, which is the egress proxy's.
+    first: u32,
+    /// How many.
+    count: u32,
+    /// The service's data directory.
+    pub(super) data: PathBuf,
+    /// The name of its machine.
+    node: String,
+}
+
+impl Note {
+    pub(super) fn new(range: &Range<u32>, data: &Path, node: &str) -> Self {
+        Self { first: range.start, count: range.len() as u32, data: data.to_path_buf(), node: node.to_owned() }
+    }
+
+    fn range(&self) -> Range<u32> {
+        self.first..self.first.saturating_add(self.count)
+    }
+
+    /// Whether its service is still where it was.
+    fn counts(&self) -> bool {
+        Place::read(&self.data).is_ok_and(|place| {
+            place.is_some_and(|place| place.data == self.data && place.node == self.node)
+        })
+    }
+}
+
+/// The notes, locked until this is dropped.
+#[derive(Debug)]
+pub(super) struct Registry {
+    directory: PathBuf,
+    /// Those that count, of other services.
+    others: Vec<Note>,
+    _lock: File,
+}
+
+impl Registry {
+    /// Locks the notes, and removes those that do not count any more and those of `data`, which asks.
+    pub(super) fn open(directory: &Path, data: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        let lock = File::open(directory)?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let mut others = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let name = entry?.file_name();
+            if name.to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
+                continue;
+            }
+            let path = directory.join(&name);
+            match read_json::<Note>(&path)? {
+                Some(note) if note.data != data && note.counts() => others.push(note),
+                _ => fs::remove_file(&path)?,
+            }
+        }
+        Ok(Self { directory: directory.to_path_buf(), others, _lock: lock })
+    }
+
+    /// Who else has ids of the range.
+    pub(super) fn holder(&self, range: &Range<u32>) -> Option<&Note> {
+        self.others.iter().find(|note| overlap(&note.range(), range))
+    }
+
+    /// The first id of slot 0 in a range for so many slots that nobody has, with the id before it. `taken` are ranges of accounts.
+    pub(super) fn find(&self, slots: u32, taken: &[Range<u32>]) -> Option<u32> {
+        let taken: Vec<Range<u32>> = self.others.iter().map(Note::range).chain(taken.iter().cloned()).collect();
+        let hit = |base: u32| taken.iter().find(|range| overlap(range, &range_of(base, slots)));
+        // Downwards first: not all programs know what to do with ids above 2^31.
+        let mut base = DEFAULT_UID_BASE;
+        while base >= LOWEST && fits(base, slots) {
+            let Some(range) = hit(base) else { return Some(base) };
+            base = (range.start / UIDS_PER_SLOT).saturating_sub(slots) * UIDS_PER_SLOT;
+        }
+        let mut base = LOWEST;
+        while fits(base, slots) {
+            let Some(range) = hit(base) else { return Some(base) };
+            // A whole block further, for the id before it.
+            base = (range.end / UIDS_PER_SLOT).saturating_add(2).saturating_mul(UIDS_PER_SLOT);
+        }
+        None
+    }
+
+    /// Notes a range.
+    pub(super) fn note(&self, note: &Note) -> io::Result<()> {
+        write_json(&self.directory, &note.first.to_string(), note)
+    }
+}
+
+/// The ids of a service whose slot 0 begins at `base`, which [`fits`].
+pub(super) fn range_of(base: u32, slots: u32) -> Range<u32> {
+    base - 1..base + slots * UIDS_PER_SLOT
+}
+
+fn overlap(one: &Range<u32>, other: &Range<u32>) -> bool {
+    one.start < other.end && other.start < one.end
+}
