@@ -142,6 +142,12 @@ pub(crate) fn processes(server: &TestServer) -> Vec<String> {
     found
 }
 
+/// The host's number of a sandbox's process, found by a word of its command.
+pub(crate) fn process(server: &TestServer, word: &str) -> Option<i32> {
+    let line = processes(server).into_iter().find(|line| line.contains(word))?;
+    line.split(['/', ' ']).nth(2)?.parse().ok()
+}
+
 /// The names in a directory of the server's data.
 pub(crate) fn names(server: &TestServer, directory: &str) -> Vec<String> {
     let entries = std::fs::read_dir(server.data().join(directory)).into_iter().flatten().flatten();

@@ -1,5 +1,6 @@
 //! Running the program.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// What came of a run.
@@ -9,9 +10,17 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
+/// The program that was built.
+pub(crate) const STEAD: &str = env!("CARGO_BIN_EXE_stead");
+
 /// A command with nothing of the caller's environment that would steer it.
 pub(crate) fn stead() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));
+    stead_at(Path::new(STEAD))
+}
+
+/// The same of a copy of the program.
+pub(crate) fn stead_at(program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.stdin(Stdio::null()).env("COLUMNS", "100").env("NO_COLOR", "1").env("HOME", "/nonexistent");
     for name in ["STEAD_URL", "STEAD_KEY", "XDG_DATA_HOME"] {
         command.env_remove(name);

@@ -1,13 +1,15 @@
 //! A real server in a directory of its own, for end-to-end tests: it can be killed and started again, and is gone afterwards.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::program::{Ran, ran, stead};
+use crate::program::{Ran, STEAD, ran, stead, stead_at};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -15,13 +17,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How many sandboxes a test's server may have at once, and how many user ids each takes.
 const SLOTS: u32 = 32;
 const UIDS_PER_SLOT: u32 = 65_536;
+/// From one server's ids to the next one's: the id before the first slot's is used as well.
+const PLACES_SLOTS: u32 = SLOTS + 1;
 /// Where the user ids of tests begin: above those that servers take by default.
 const UIDS: u32 = 0x9000_0000;
+/// Where ordinary users of tests begin. They are no accounts.
+const FIRST_USER: u32 = 54_000;
 
 /// A server process.
 pub(crate) struct TestServer {
     data: tempfile::TempDir,
-    uid_base: u32,
+    uids: std::ops::Range<u32>,
+    /// The ordinary user that it runs as.
+    user: Option<u32>,
     settings: Vec<(String, String)>,
     process: Child,
     url: String,
@@ -39,17 +47,43 @@ impl TestServer {
     pub(crate) fn start_prepared(settings: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Self {
         let data = tempfile::tempdir().unwrap();
         // Sandboxes of other user ids pass through the directory.
-        let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-        std::fs::set_permissions(data.path(), mode).unwrap();
+        std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         prepare(data.path());
+        Self::start_in(data, settings, None)
+    }
+
+    /// Starts a server that is an ordinary user of its own. Only root can.
+    pub(crate) fn start_as_user(settings: &[(&str, &str)]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let user = FIRST_USER + std::process::id() % 1000 * 10 + NUMBER.load(Ordering::Relaxed) % 10;
+        std::os::unix::fs::chown(data.path(), Some(user), Some(user)).unwrap();
+        Self::start_in(data, settings, Some(user))
+    }
+
+    fn start_in(data: tempfile::TempDir, settings: &[(&str, &str)], user: Option<u32>) -> Self {
         let shared = [("server.listen", "127.0.0.1:0"), ("log.level", "info")];
         // Servers of tests that run at the same time share no user ids; two test processes hardly ever do.
-        let places = (u32::MAX - UIDS) / (SLOTS * UIDS_PER_SLOT);
+        let places = (u32::MAX - UIDS) / (PLACES_SLOTS * UIDS_PER_SLOT);
         let place = std::process::id().wrapping_mul(97).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) % places;
-        let uid_base = UIDS + place * SLOTS * UIDS_PER_SLOT;
-        let own = [("native.slots", SLOTS.to_string()), ("native.uid_base", uid_base.to_string())];
+        let uid_base = UIDS + place * PLACES_SLOTS * UIDS_PER_SLOT;
+        let mut own = vec![("native.slots", SLOTS.to_string())];
+        let uids = match user {
+            Some(user) => user..user + 1,
+            None => {
+                own.push(("native.uid_base", uid_base.to_string()));
+                uid_base..uid_base + SLOTS * UIDS_PER_SLOT
+            }
+        };
         let own: Vec<(&str, &str)> = own.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let runtime = std::env::var("STEAD_RUNTIME").ok();
+        let mut runtime = std::env::var("STEAD_RUNTIME").ok();
+        if user.is_some() {
+            // Where the program was built, another user may not come.
+            let built = runtime.unwrap_or_else(|| STEAD.replace("/stead", "/stead-runtime"));
+            let copy = data.path().join("stead-runtime");
+            std::fs::copy(built, &copy).unwrap();
+            std::fs::copy(STEAD, data.path().join("stead")).unwrap();
+            runtime = Some(copy.display().to_string());
+        }
         let runtime: Vec<(&str, &str)> = runtime.iter().map(|path| ("runtime.path", path.as_str())).collect();
         let settings: Vec<(String, String)> = shared
             .iter()
@@ -59,8 +93,8 @@ impl TestServer {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
         let log = Arc::new(Mutex::new(String::new()));
-        let (process, url) = spawn(data.path(), &settings, &log);
-        Self { data, uid_base, settings, process, url, log }
+        let (process, url) = spawn(data.path(), &settings, user, &log);
+        Self { data, uids, user, settings, process, url, log }
     }
 
     /// Where it answers.
@@ -129,7 +163,7 @@ impl TestServer {
 
     /// The user ids of its sandboxes.
     pub(crate) fn uids(&self) -> std::ops::Range<u32> {
-        self.uid_base..self.uid_base + SLOTS * UIDS_PER_SLOT
+        self.uids.clone()
     }
 
     /// The most memory that its process has had, in bytes.
@@ -158,7 +192,7 @@ impl TestServer {
     pub(crate) fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
         self.settings.push(("server.listen".to_owned(), address));
-        let (process, url) = spawn(self.data.path(), &self.settings, &self.log);
+        let (process, url) = spawn(self.data.path(), &self.settings, self.user, &self.log);
         self.process = process;
         self.url = url;
     }
@@ -193,8 +227,12 @@ impl Drop for TestServer {
     }
 }
 
-fn spawn(data: &Path, settings: &[(String, String)], log: &Arc<Mutex<String>>) -> (Child, String) {
+fn spawn(data: &Path, settings: &[(String, String)], user: Option<u32>, log: &Arc<Mutex<String>>) -> (Child, String) {
     let mut command = stead();
+    if let Some(user) = user {
+        command = stead_at(&data.join("stead"));
+        command.uid(user).gid(user).current_dir(data);
+    }
     command.arg("serve").arg("--data").arg(data).stderr(Stdio::piped()).stdout(Stdio::null());
     for (key, value) in settings {
         match key.contains('.') {
