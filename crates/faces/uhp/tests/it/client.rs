@@ -81,10 +81,49 @@ impl Answer {
 
 impl Server {
     pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A server with other settings.
+    pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let (database, data) = (sqlite(), TempDir::with_prefix("stead-uhp-").unwrap());
         let path = data.path().to_path_buf();
         let store: Arc<dyn Store> = Arc::new(database.open().await);
         let blobs: Arc<dyn Blobs> = Arc::new(LocalBlobs::open(&path.join("blobs")).unwrap());
+        let mut settings = Settings {
+            limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
+            artifacts: ArtifactLimits::default(),
+            session_network: NetworkPolicy::Disabled,
+            build_network: BuildNetworkPolicy::Enabled,
+            build_network_limit: BuildNetworkPolicy::Enabled,
+            registries: std::collections::BTreeSet::new(),
+            turn_time_limit: Duration::from_mins(1),
+            turn_output_bytes: 1 << 20,
+            idle_stop: Duration::from_mins(1),
+            build_slots: 1,
+            build_time_limit: Duration::from_mins(1),
+            collection: CollectionSettings {
+                every: Duration::from_hours(1),
+                grace: Duration::from_hours(1),
+                keep_versions: 0,
+                uploads: None,
+            },
+            quotas: Quotas { source_files: Some(300), ..Quotas::default() },
+            layer_age: Duration::from_mins(1),
+            python_index: None,
+            npm_registry: None,
+            build_sandbox: SandboxLimits {
+                memory_bytes: 1 << 30,
+                processes: 100,
+                cpu_millis: 1000,
+                open_files: 100,
+                disk_bytes: 1 << 30,
+                disk_files: 1000,
+            },
+            git: GitSettings { allowed_hosts: Vec::new(), time_limit: Duration::from_mins(1), slots: 1 },
+            spool: path.join("spool"),
+        };
+        change(&mut settings);
         let engine = Engine::new(Parts {
             store: store.clone(),
             blobs: blobs.clone(),
@@ -97,39 +136,7 @@ impl Server {
             layout: Layout::new(path.clone()),
             toolchain: Toolchain::detect(&[], &[]),
             system: OperatingSystem { name: "Nowhere".to_owned(), version: String::new() },
-            settings: Settings {
-                limits: Limits { file_bytes: 1000, upload_bytes: 1000, json_bytes: 10_000, ..Limits::default() },
-                artifacts: ArtifactLimits::default(),
-                session_network: NetworkPolicy::Disabled,
-                build_network: BuildNetworkPolicy::Enabled,
-                build_network_limit: BuildNetworkPolicy::Enabled,
-                registries: std::collections::BTreeSet::new(),
-                turn_time_limit: Duration::from_mins(1),
-                turn_output_bytes: 1 << 20,
-                idle_stop: Duration::from_mins(1),
-                build_slots: 1,
-                build_time_limit: Duration::from_mins(1),
-                collection: CollectionSettings {
-                    every: Duration::from_hours(1),
-                    grace: Duration::from_hours(1),
-                    keep_versions: 0,
-                    uploads: None,
-                },
-                quotas: Quotas { source_files: Some(300), ..Quotas::default() },
-                layer_age: Duration::from_mins(1),
-                python_index: None,
-                npm_registry: None,
-                build_sandbox: SandboxLimits {
-                    memory_bytes: 1 << 30,
-                    processes: 100,
-                    cpu_millis: 1000,
-                    open_files: 100,
-                    disk_bytes: 1 << 30,
-                    disk_files: 1000,
-                },
-                git: GitSettings { allowed_hosts: Vec::new(), time_limit: Duration::from_mins(1), slots: 1 },
-                spool: path.join("spool"),
-            },
+            settings,
             node: "node".to_owned(),
         });
         let admin = engine.bootstrap().await.unwrap().admin_secret.unwrap();

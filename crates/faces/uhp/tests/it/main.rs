@@ -7,6 +7,7 @@ mod environments;
 mod files;
 mod foreign;
 mod gates;
+mod networks;
 mod objects;
 mod packages;
 mod provider;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stead_domain::declared::PackageSpec;
 use stead_domain::limit::Reached;
+use stead_domain::network::NetworkMode;
 use stead_domain::ports::{
     BuildSandbox, BuildSandboxSpec, BuildSandboxes, Checked, Endpoint, Observed, Outcome, PortFuture, Provider,
     ProviderCapabilities, ProviderError, Registries, Runtime, StartSpec,
@@ -28,7 +29,7 @@ impl Provider for Nowhere {
     }
 
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities::default()
+        ProviderCapabilities { networks: NetworkMode::ALL.to_vec(), ..ProviderCapabilities::default() }
     }
 
     fn create<'a>(
