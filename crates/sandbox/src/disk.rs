@@ -3,17 +3,22 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::launcher::ordinary;
+use crate::message::{AtStep, Failure, Step};
 
 /// Directories deeper than this are not entered: each level of a walk holds a descriptor, and a tenant
 /// decides how deep its tree is.
 const DEPTH_LIMIT: usize = 128;
 
 /// What a walk found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Bytes allocated on disk, hard links counted once.
     pub bytes: u64,
@@ -36,6 +41,46 @@ pub fn usage(directory: &Path) -> io::Result<Usage> {
     walk.count(&stat);
     walk.enter(&root, 0)?;
     Ok(walk.usage)
+}
+
+/// The same for several directories together, by a launcher in a user namespace of its own, for a service that is an ordinary
+/// user: there its files stay open to it whatever mode a program in a sandbox gave them. `launcher` is the binary that calls
+/// [`crate::launcher_main`].
+///
+/// # Errors
+/// When the launcher cannot be run or makes no namespace, or when one of the directories cannot be walked.
+pub fn usage_as_owner(launcher: &Path, directories: &[PathBuf]) -> io::Result<Usage> {
+    let mut command = Command::new(launcher);
+    crate::launcher::named_as_launcher(&mut command)
+        .arg(MEASURE_ARGUMENT)
+        .args(directories)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let said = command.output()?;
+    let found: Result<Usage, Failure> = serde_json::from_slice(&said.stdout)?;
+    found.map_err(|failure| {
+        let kind = failure.errno.map_or(io::ErrorKind::Other, |errno| io::Error::from_raw_os_error(errno).kind());
+        io::Error::new(kind, failure)
+    })
+}
+
+/// Second argument of a launcher that shall measure directories instead of making a sandbox.
+pub(crate) const MEASURE_ARGUMENT: &str = "measure";
+
+/// What such a launcher does.
+pub(crate) fn measure(directories: impl Iterator<Item = PathBuf>) -> Result<Usage, Failure> {
+    if !rustix::process::geteuid().is_root() {
+        ordinary::enter_own_namespaces()?;
+    }
+    let mut total = Usage::default();
+    for directory in directories {
+        let one = usage(&directory).at(Step::Source, directory.display())?;
+        total.bytes += one.bytes;
+        total.inodes += one.inodes;
+        total.unvisited += one.unvisited;
+    }
+    Ok(total)
 }
 
 const FLAGS: OFlags =

@@ -15,9 +15,12 @@
 //!
 //! This crate knows nothing about what runs inside. It only makes sure that, whatever runs, it cannot
 //! write what it was shown read-only, see another sandbox, reach the host's network or devices, or use
-//! more than its limits.
+//! more than its limits. A helper of the service that cannot live in a sandbox, because it keeps the host's network, is
+//! confined by [`confine()`].
 
+mod capabilities;
 pub mod cgroup;
+mod confine;
 pub mod disk;
 pub mod features;
 pub mod identity;
@@ -30,6 +33,7 @@ pub mod plan;
 pub mod seccomp;
 pub mod unlinked;
 
+pub use confine::{Confinement, confine};
 pub use launch::{Handover, LAUNCH_DEADLINE, LaunchError, launch};
 pub use launched::{Exit, Launched};
 pub use launcher::{LAUNCHER_NAME, launcher_main, started_as_launcher};

@@ -15,7 +15,7 @@ use crate::message::{Failure, LandlockStatus, Step, refuse};
 use crate::plan::SandboxPlan;
 
 /// The newest rules asked for; older kernels take what they know.
-const RULES: ABI = ABI::V6;
+pub(crate) const RULES: ABI = ABI::V6;
 
 /// Restricts this process and all that follow.
 pub(super) fn restrict(plan: &SandboxPlan) -> Result<LandlockStatus, Failure> {
@@ -37,9 +37,13 @@ pub(super) fn restrict(plan: &SandboxPlan) -> Result<LandlockStatus, Failure> {
         rules = rules.add_rule(PathBeneath::new(opened, access)).map_err(|error| wrong(&error))?;
     }
     let status = rules.restrict_self().map_err(|error| wrong(&error))?;
-    Ok(match status.ruleset {
+    Ok(status_of(status.ruleset))
+}
+
+pub(crate) fn status_of(ruleset: RulesetStatus) -> LandlockStatus {
+    match ruleset {
         RulesetStatus::FullyEnforced => LandlockStatus::Full,
         RulesetStatus::PartiallyEnforced => LandlockStatus::Partial,
         RulesetStatus::NotEnforced => LandlockStatus::None,
-    })
+    }
 }

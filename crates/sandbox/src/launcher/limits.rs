@@ -26,7 +26,7 @@ pub(super) fn apply(limits: &Limits, memory_is_bounded: bool) -> Result<(), Fail
     Ok(())
 }
 
-fn lower(resource: Resource, value: u64) -> Result<(), Failure> {
+pub(crate) fn lower(resource: Resource, value: u64) -> Result<(), Failure> {
     let value = getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
     setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }).at(Step::Limits, format!("{resource:?}"))
 }

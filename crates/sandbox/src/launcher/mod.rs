@@ -10,8 +10,8 @@
 
 mod descriptors;
 mod inside;
-mod landlock;
-mod limits;
+pub(crate) mod landlock;
+pub(crate) mod limits;
 mod loopback;
 pub(crate) mod ordinary;
 mod outside;
@@ -22,12 +22,14 @@ pub(crate) mod sources;
 mod targets;
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fd::OwnedFd;
+use serde::Serialize;
 
 use crate::cgroup::Cgroup;
+use crate::disk;
 use crate::features;
 use crate::kernel::{Cloned, NAMESPACES, clone_into_namespaces};
 use crate::message::{AtStep, Failure, Report, Step};
@@ -46,13 +48,16 @@ pub(crate) fn named_as_launcher(command: &mut Command) -> &mut Command {
     command.arg0(LAUNCHER_NAME)
 }
 
-/// Makes the sandbox described on standard input, or tries the kernel's features when told to. Must be called before any thread is started.
+/// Makes the sandbox described on standard input; or, when told to, tries the kernel's features or measures directories. Must be
+/// called before any thread is started.
 pub fn launcher_main() -> ! {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|argument| argument == features::PROBE_ARGUMENT) {
-        let found = features::probe_kernel(Path::new(&arguments.next().unwrap_or_default()));
-        let said = serde_json::to_writer(std::io::stdout(), &found);
-        std::process::exit(i32::from(said.is_err()));
+    match arguments.next() {
+        Some(argument) if argument == features::PROBE_ARGUMENT => {
+            answer(&features::probe_kernel(Path::new(&arguments.next().unwrap_or_default())));
+        }
+        Some(argument) if argument == disk::MEASURE_ARGUMENT => answer(&disk::measure(arguments.map(PathBuf::from))),
+        _ => {}
     }
     let code = match Channel::from_standard_input() {
         Ok(channel) => match receive::receive(&channel).and_then(|received| launch(&channel, received)) {
@@ -65,6 +70,12 @@ pub fn launcher_main() -> ! {
         Err(_) => 2,
     };
     std::process::exit(code)
+}
+
+/// Says what was found on standard output and ends.
+fn answer(found: &impl Serialize) -> ! {
+    let said = serde_json::to_writer(std::io::stdout(), found);
+    std::process::exit(i32::from(said.is_err()))
 }
 
 fn launch(channel: &Channel, received: Received) -> Result<(), Failure> {

@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use caps::{CapSet, Capability};
 use rustix::process::{Gid, Uid};
-use rustix::thread::CapabilitiesSecureBits;
 
+use crate::capabilities;
 use crate::message::{AtStep, Failure, Step, refuse};
 
 /// Becomes the user and group that own the sandbox's files: its root, or the run user where only that one is mapped. The
@@ -50,47 +49,13 @@ pub(super) fn enter_own_cgroup_namespace() -> Result<(), Failure> {
 /// Gives up every capability for good and becomes the run user. Where the process is that already, changing the user takes
 /// nothing away, so the capabilities are cleared by name and looked for again.
 pub(super) fn give_up(uid: u32, gid: u32) -> Result<(), Failure> {
-    rustix::thread::clear_ambient_capability_set().at(Step::Privileges, "ambient capabilities")?;
-    // By number, so that capabilities newer than our table go as well; the first unknown one ends it.
-    for number in 0..64 {
-        if !drop_from_bounding_set(number)? {
-            break;
-        }
-    }
-    let locked = CapabilitiesSecureBits::NO_ROOT
-        | CapabilitiesSecureBits::NO_ROOT_LOCKED
-        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    rustix::thread::set_capabilities_secure_bits(locked).at(Step::Privileges, "secure bits")?;
+    capabilities::lock()?;
     let (group, user) = (Gid::from_raw(gid), Uid::from_raw(uid));
     rustix::thread::set_thread_res_gid(group, group, group).at(Step::Privileges, "run group")?;
     rustix::thread::set_thread_res_uid(user, user, user).at(Step::Privileges, "run user")?;
-    for set in [CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
-        caps::clear(None, set).map_err(|error| refuse(Step::Privileges, "capabilities", error.to_string()))?;
-        let left =
-            caps::read(None, set).map_err(|error| refuse(Step::Privileges, "capabilities", error.to_string()))?;
-        if !left.is_empty() {
-            return Err(refuse(Step::Privileges, "capabilities", format!("{left:?} remain")));
-        }
-    }
-    if caps::has_cap(None, CapSet::Bounding, Capability::CAP_SYS_ADMIN).unwrap_or(true) {
+    capabilities::clear()?;
+    if capabilities::can_be_gained()? {
         return Err(refuse(Step::Privileges, "capabilities", "the bounding set is not empty"));
     }
     rustix::thread::set_no_new_privs(true).at(Step::Privileges, "no_new_privs")
-}
-
-/// Whether the kernel knows the capability.
-fn drop_from_bounding_set(number: u32) -> Result<bool, Failure> {
-    // SAFETY: PR_CAPBSET_DROP takes plain numbers and touches no memory.
-    #[expect(unsafe_code, reason = "the safe wrappers refuse capabilities they have no name for")]
-    let outcome = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
-    if outcome == 0 {
-        return Ok(true);
-    }
-    let error = std::io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::EINVAL) && number > 0 {
-        return Ok(false);
-    }
-    Err(error).at(Step::Privileges, "bounding set")
 }

@@ -9,13 +9,14 @@
 //! The kernel runs a new filter once for every call number there is, so its length is paid at every
 //! start: the table is compiled to ranges by `ranges`, and only the rules are left to `seccompiler`.
 
+mod helper;
 mod ranges;
 mod rules;
 mod table;
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch};
 
 use ranges::{
     ARCHITECTURE_OFFSET, AUDIT_ARCHITECTURE, JUMP_IF_AT_LEAST, JUMP_IF_EQUAL, LOAD_WORD, NUMBER_OFFSET, RETURN,
@@ -34,7 +35,7 @@ pub enum SeccompError {
     Architecture,
     /// The table does not compile.
     #[error("the system call table cannot be compiled")]
-    Compile(#[source] seccompiler::BackendError),
+    Compile(#[source] BackendError),
     /// The kernel took no filter.
     #[error("the kernel refused the filter: {0}")]
     Load(String),
@@ -45,15 +46,29 @@ pub enum SeccompError {
 /// # Errors
 /// When the architecture has no table.
 pub fn compile() -> Result<BpfProgram, SeccompError> {
+    let allowed = ALLOWED.iter().chain(ALLOWED_ON_THIS_ARCHITECTURE).copied();
+    compile_list(allowed, rules::by_argument())
+}
+
+/// Compiles the narrower filter of a helper process, good for the process that calls this alone.
+pub(crate) fn compile_for_helper() -> Result<BpfProgram, SeccompError> {
+    let allowed =
+        ALLOWED.iter().filter(|number| !helper::LEFT_OUT.contains(number)).chain(helper::OLDER_FORMS).copied();
+    compile_list(allowed, helper::by_argument())
+}
+
+fn compile_list(
+    allowed: impl Iterator<Item = i64>,
+    rules: Result<Vec<(i64, Vec<SeccompRule>)>, BackendError>,
+) -> Result<BpfProgram, SeccompError> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into().map_err(|_| SeccompError::Architecture)?;
-    let calls: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        rules::by_argument().map_err(SeccompError::Compile)?.into_iter().collect();
+    let calls: BTreeMap<i64, Vec<SeccompRule>> = rules.map_err(SeccompError::Compile)?.into_iter().collect();
     let filter =
         SeccompFilter::new(calls, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, architecture)
             .map_err(SeccompError::Compile)?;
     let by_argument: BpfProgram = filter.try_into().map_err(SeccompError::Compile)?;
     let mut program = preamble();
-    program.extend(ranges::allow(ALLOWED.iter().chain(ALLOWED_ON_THIS_ARCHITECTURE).copied()));
+    program.extend(ranges::allow(allowed));
     program.extend(by_argument);
     Ok(program)
 }

@@ -52,11 +52,11 @@ const PERSONALITY_QUERY: u64 = 0xffff_ffff;
 
 /// The calls with their rules.
 pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
-    use SeccompCmpOp::{Eq, MaskedEq};
+    use SeccompCmpOp::Eq;
     Ok(vec![
-        (libc::SYS_clone, vec![SeccompRule::new(vec![wide(0, MaskedEq(NAMESPACE_FLAGS), 0)?])?]),
+        (libc::SYS_clone, vec![no_namespaces_and(Vec::new())?]),
         (libc::SYS_socket, sockets()?),
-        (libc::SYS_socketpair, vec![SeccompRule::new(vec![word(0, Eq, libc::AF_UNIX as u64)?])?]),
+        (libc::SYS_socketpair, vec![local_pairs_and(Vec::new())?]),
         (libc::SYS_ioctl, none_of(1, &REFUSED_TERMINAL_REQUESTS)?),
         (libc::SYS_prctl, none_of(0, &REFUSED_PROCESS_OPTIONS)?),
         (
@@ -79,21 +79,43 @@ pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError
 /// cryptography. Internet sockets are TCP, UDP and echo only: asking for another protocol would have the
 /// kernel load its module. Netlink only for routes, which the C library asks for addresses.
 fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
-    use SeccompCmpOp::{Eq, MaskedEq};
-    let mut rules = vec![
-        SeccompRule::new(vec![word(0, Eq, libc::AF_UNIX as u64)?])?,
-        SeccompRule::new(vec![word(0, Eq, libc::AF_NETLINK as u64)?, word(2, Eq, libc::NETLINK_ROUTE as u64)?])?,
-    ];
+    let mut rules = sockets_of_the_network()?;
+    rules.push(SeccompRule::new(vec![word(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?])?);
+    Ok(rules)
+}
+
+/// The same without local sockets.
+pub(super) fn sockets_of_the_network() -> Result<Vec<SeccompRule>, BackendError> {
+    use SeccompCmpOp::Eq;
+    let mut rules =
+        vec![SeccompRule::new(vec![word(0, Eq, libc::AF_NETLINK as u64)?, word(2, Eq, libc::NETLINK_ROUTE as u64)?])?];
     for family in [libc::AF_INET, libc::AF_INET6] {
         for (kind, protocol) in INTERNET_SOCKETS {
             rules.push(SeccompRule::new(vec![
                 word(0, Eq, family as u64)?,
-                word(1, MaskedEq(SOCKET_TYPE_MASK), kind as u64)?,
+                socket_type(kind)?,
                 word(2, Eq, protocol as u64)?,
             ])?);
         }
     }
     Ok(rules)
+}
+
+/// A rule about `clone` that holds when no namespace is asked for and the other conditions hold.
+pub(super) fn no_namespaces_and(mut conditions: Vec<SeccompCondition>) -> Result<SeccompRule, BackendError> {
+    conditions.push(wide(0, SeccompCmpOp::MaskedEq(NAMESPACE_FLAGS), 0)?);
+    SeccompRule::new(conditions)
+}
+
+/// A rule about `socketpair` that holds for local sockets when the other conditions hold.
+pub(super) fn local_pairs_and(mut conditions: Vec<SeccompCondition>) -> Result<SeccompRule, BackendError> {
+    conditions.push(word(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);
+    SeccompRule::new(conditions)
+}
+
+/// That the second argument asks for this type of socket, whatever flags come with it.
+pub(super) fn socket_type(kind: i32) -> Result<SeccompCondition, BackendError> {
+    word(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK), kind as u64)
 }
 
 /// One rule that holds when the argument is none of the values.
@@ -102,7 +124,7 @@ fn none_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendErro
     Ok(vec![SeccompRule::new(conditions)?])
 }
 
-fn word(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+pub(super) fn word(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 

@@ -2,6 +2,7 @@
 //! ordinary user.
 
 mod calls;
+mod confine;
 mod escapes;
 #[cfg(test)]
 mod fixture;
@@ -9,6 +10,7 @@ mod limits;
 mod mounts;
 mod ordinary;
 mod start;
+mod usage;
 
 /// Leaves the test when it is about what only root has, saying so.
 #[macro_export]
