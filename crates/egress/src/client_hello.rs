@@ -4,6 +4,9 @@ use stead_outbound::HostName;
 
 /// The longest ClientHello that is read, in bytes.
 const MAX_HELLO: usize = 16 * 1024;
+/// The most records it may be cut into.
+const MAX_RECORDS: usize = 256;
+const RECORD_HEADER: usize = 5;
 
 const RECORD_HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
@@ -26,48 +29,73 @@ pub struct Hello {
 #[error("not a TLS ClientHello")]
 pub struct NotAClientHello;
 
+/// How far the reading of a ClientHello is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Whole(Hello),
+    /// Nothing new can be said before the stream has so many bytes. Whoever sends single bytes would have them all read again
+    /// each time.
+    Needs(usize),
+}
+
 /// Reads the ClientHello at the start of a stream, across record boundaries; `Ok(None)` when more bytes are needed.
 /// Never needs more than about 16 KiB.
 pub fn parse_client_hello(bytes: &[u8]) -> Result<Option<Hello>, NotAClientHello> {
+    match read(bytes)? {
+        Reading::Whole(hello) => Ok(Some(hello)),
+        Reading::Needs(_) => Ok(None),
+    }
+}
+
+/// As [`parse_client_hello`], and says how many bytes are needed.
+pub(crate) fn read(bytes: &[u8]) -> Result<Reading, NotAClientHello> {
     let mut message = Vec::new();
-    let mut records = bytes;
-    loop {
+    let mut rest = bytes;
+    for _ in 0..=MAX_RECORDS {
         if let Some(length) = message_length(&message)? {
             if message.len() == length {
-                return parse_body(&message[4..]).map(Some);
+                return parse_body(&message[4..]).map(Reading::Whole);
             }
             // Nothing may follow a ClientHello in its record.
             if message.len() > length {
                 return Err(NotAClientHello);
             }
         }
-        match next_record(records)? {
-            Some((payload, rest)) => {
+        match next_record(rest)? {
+            Record::Whole(payload, after) => {
                 message.extend_from_slice(payload);
-                records = rest;
+                rest = after;
             }
-            None => return Ok(None),
+            Record::Needs(count) => return Ok(Reading::Needs(bytes.len() - rest.len() + count)),
         }
         if message.len() > MAX_HELLO {
             return Err(NotAClientHello);
         }
     }
+    Err(NotAClientHello)
 }
 
-/// A record's payload, and the bytes after the record.
-type Split<'a> = (&'a [u8], &'a [u8]);
+enum Record<'a> {
+    /// A payload, and the bytes after the record.
+    Whole(&'a [u8], &'a [u8]),
+    /// The record, or its header, has so many bytes.
+    Needs(usize),
+}
 
 /// Splits off one handshake record; wrong bytes are refused as soon as they are there.
-fn next_record(bytes: &[u8]) -> Result<Option<Split<'_>>, NotAClientHello> {
+fn next_record(bytes: &[u8]) -> Result<Record<'_>, NotAClientHello> {
     if bytes.first().is_some_and(|kind| *kind != RECORD_HANDSHAKE) || bytes.get(1).is_some_and(|major| *major != 3) {
         return Err(NotAClientHello);
     }
-    let [_, _, _, high, low, rest @ ..] = bytes else { return Ok(None) };
+    let [_, _, _, high, low, rest @ ..] = bytes else { return Ok(Record::Needs(RECORD_HEADER)) };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     if length == 0 || length > MAX_HELLO {
         return Err(NotAClientHello);
     }
-    Ok(rest.split_at_checked(length))
+    Ok(match rest.split_at_checked(length) {
+        Some((payload, after)) => Record::Whole(payload, after),
+        None => Record::Needs(RECORD_HEADER + length),
+    })
 }
 
 /// The length of the handshake message with its header, once the header is there.
@@ -82,7 +110,11 @@ fn message_length(message: &[u8]) -> Result<Option<usize>, NotAClientHello> {
 
 fn parse_body(body: &[u8]) -> Result<Hello, NotAClientHello> {
     let mut body = Reader(body);
-    body.take(2 + 32)?;
+    // SSL 3 knows no extensions: a server that speaks it would choose a site without looking at the name.
+    if !matches!(body.take(2)?, [3, 1..=255]) {
+        return Err(NotAClientHello);
+    }
+    body.take(32)?;
     let session = body.short_vector()?;
     let suites = body.long_vector()?;
     let compressions = body.short_vector()?;
@@ -121,6 +153,10 @@ fn parse_server_name(content: &[u8]) -> Result<HostName, NotAClientHello> {
         return Err(NotAClientHello);
     }
     let name = std::str::from_utf8(name).map_err(|_| NotAClientHello)?;
+    // RFC 6066 allows no trailing dot, and a server that does not expect one may take the name for an unknown one.
+    if name.ends_with('.') {
+        return Err(NotAClientHello);
+    }
     name.parse().map_err(|_| NotAClientHello)
 }
 
@@ -189,6 +225,31 @@ mod tests {
             assert_eq!(hello.server_name.unwrap().as_str(), "example.test");
             assert!(!hello.encrypted);
         }
+        assert_eq!(parse_client_hello(&records(&long_message(), 60)).map(|hello| hello.is_some()), Ok(true));
+        assert_eq!(parse_client_hello(&records(&long_message(), 20)), Err(NotAClientHello), "too many records");
+    }
+
+    fn long_message() -> Vec<u8> {
+        message(&[server_name("a.test"), extension(21, &[0; 8000])].concat())
+    }
+
+    #[test]
+    fn single_bytes_are_not_read_again_and_again() {
+        let bytes = records(&long_message(), 100);
+        let (mut needed, mut readings) = (0, 0);
+        for end in 1..=bytes.len() {
+            if end >= needed {
+                readings += 1;
+                match read(&bytes[..end]).unwrap() {
+                    Reading::Needs(count) => {
+                        assert!(count > end, "asks for what it has");
+                        needed = count;
+                    }
+                    Reading::Whole(_) => assert_eq!(end, bytes.len()),
+                }
+            }
+        }
+        assert!(readings <= 2 * 82 + 1, "{readings} readings of {} records", bytes.len() / 105 + 1);
     }
 
     #[test]
@@ -202,6 +263,7 @@ mod tests {
             [server_name("a.test"), server_name("b.test")].concat(),
             extension(0, &vector(&[&[0], two.as_slice()].concat())),
             server_name("10.0.0.1"),
+            server_name("a.test."),
             server_name("a b"),
             server_name(""),
             extension(0, &[]),
@@ -218,6 +280,9 @@ mod tests {
         ] {
             assert_eq!(parse_client_hello(bytes), Err(NotAClientHello), "{bytes:?}");
         }
+        let mut old = message(&server_name("a.test"));
+        old[5] = 0;
+        assert_eq!(parse_client_hello(&records(&old, 16384)), Err(NotAClientHello), "SSL 3");
         let glued = [message(&server_name("a.test")), vec![1, 0, 0, 0]].concat();
         assert_eq!(parse_client_hello(&records(&glued, 16384)), Err(NotAClientHello));
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use stead_outbound::{DialError, Dialer, NameRule};
+use stead_outbound::{Dialer, NameRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::buffered::Buffered;
@@ -23,6 +24,8 @@ use crate::{Policy, RefusalCode, forward, request, socks, tunnel};
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// Time for a client to take a refusal and to hang up.
 const PARTING: Duration = Duration::from_secs(1);
+/// Questions of one sandbox to the resolver at once.
+const QUESTIONS: usize = 12;
 /// Lines of one sandbox in the log, each minute.
 const REFUSAL_LINES: u32 = 100;
 const TRANSFER_LINES: u32 = 600;
@@ -40,24 +43,28 @@ pub(crate) struct Shared {
     journal: Journal,
     refusals: Lines,
     transfers: Lines,
+    /// Turns to ask the resolver, which all sandboxes share: names that never answer must not take it away from the others.
+    questions: Semaphore,
 }
 
 impl Shared {
     pub(crate) fn new(policy: Policy, dialer: Arc<Dialer>, journal: Journal) -> Self {
         let dial_policy = policy.dial_policy();
         let (refusals, transfers) = (Lines::a_minute(REFUSAL_LINES), Lines::a_minute(TRANSFER_LINES));
-        Self { policy, dial_policy, dialer, counters: Arc::default(), journal, refusals, transfers }
+        let questions = Semaphore::new(QUESTIONS);
+        Self { policy, dial_policy, dialer, counters: Arc::default(), journal, refusals, transfers, questions }
     }
 
     pub(crate) async fn dial(&self, target: &Target) -> Result<TcpStream, Failure> {
-        match self.dialer.connect(&target.host, target.port, &self.dial_policy).await {
-            Err(DialError::NameNotAllowed { .. } | DialError::PortNotAllowed { .. })
-                if matches!(self.policy.names, NameRule::Hosts(_)) =>
-            {
-                Err(RefusalCode::AnotherHost.into())
-            }
-            connected => Ok(connected?),
+        let (host, port) = (&target.host, target.port);
+        match self.dial_policy.admit(host, port) {
+            Err(_) if matches!(self.policy.names, NameRule::Hosts(_)) => return Err(RefusalCode::AnotherHost.into()),
+            admitted => admitted?,
         }
+        let turn = self.questions.acquire().await.map_err(io::Error::other)?;
+        let addresses = self.dialer.judge(host, port, &self.dial_policy).await?;
+        drop(turn);
+        Ok(self.dialer.connect_judged(host, &addresses).await?)
     }
 
     /// Counts and logs a refusal; the target is absent when the request could not be understood.

@@ -18,6 +18,12 @@ pub fn client_hello(bytes: &[u8]) {
     let _ = crate::parse_client_hello(bytes);
 }
 
+/// A SOCKS greeting, and a SOCKS request.
+pub fn socks(bytes: &[u8]) {
+    let _ = crate::socks::parse_greeting(bytes);
+    let _ = crate::socks::parse_request(bytes);
+}
+
 /// The chunked coding, strict and lenient.
 pub fn chunked(bytes: &[u8]) {
     let _ = Framing::chunked_request().advance(bytes);

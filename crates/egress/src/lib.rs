@@ -1,7 +1,7 @@
 //! The proxy that sessions and builds go through; the only way out of a sandbox whose network is not disabled.
 //!
 //! Each sandbox has a unix socket of its own; a forwarder inside the sandbox leads
-//! `127.0.0.1:3128` to it. The proxy speaks `CONNECT` and absolute-form `http://` requests, nothing else. For every
+//! `127.0.0.1:3128` to it. The proxy speaks `CONNECT`, absolute-form `http://` requests and SOCKS 5, nothing else. For every
 //! request the order is: parse, check name and port, resolve, judge, connect to what was judged (all of that in
 //! `stead-outbound`), then move bytes. Where the policy lists exact names, a tunnel must open with a TLS ClientHello
 //! whose server name is the name that was asked for.
@@ -27,6 +27,7 @@ mod refusal;
 mod request;
 mod response;
 mod server;
+mod socks;
 mod splice;
 mod target;
 mod tunnel;

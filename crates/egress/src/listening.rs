@@ -15,8 +15,10 @@ use crate::journal::{Journal, Record};
 use crate::refusal::Refusal;
 use crate::{Policy, RefusalCode, Stats};
 
-/// What a sandbox may leave unread, in bytes; the default keeps a bulk download waiting for its reader.
+/// What a sandbox may leave unread, in bytes; the default keeps a bulk download waiting for its reader. It is the kernel's memory
+/// and nobody's account, so only so many connections of a sandbox have it at once.
 const SEND_BUFFER: usize = 1024 * 1024;
+const WIDE_CONNECTIONS: usize = 16;
 /// Pause after a failed accept, which usually means that descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,8 +73,10 @@ async fn accept(listener: UnixListener, shared: Arc<Shared>, stop: CancellationT
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     shared.counters.connections.fetch_add(1, Relaxed);
-                    // Only speed is lost where the kernel grants less.
-                    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+                    if connections.len() < WIDE_CONNECTIONS {
+                        // Only speed is lost where the kernel grants less.
+                        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+                    }
                     if connections.len() >= shared.policy.limits.connections {
                         turn_away(&stream, &shared);
                     } else {

@@ -5,6 +5,8 @@ use std::io;
 
 use stead_outbound::{DialError, Host};
 
+use crate::socks::{self, Reply};
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $status:literal, $text:literal;)*) => {
         /// Why the proxy did not do what was asked.
@@ -58,6 +60,12 @@ codes! {
     NotForAProxy = "not_a_proxy_request", "400 Bad Request", "this is a proxy: use CONNECT or an absolute http:// URL";
     /// A URL of another scheme.
     SchemeNotSupported = "scheme_not_supported", "400 Bad Request", "only http:// URLs and CONNECT are supported";
+    /// SOCKS: the client insists on authentication.
+    SocksMethod = "socks_method", "400 Bad Request", "no authentication is needed and none is offered";
+    /// SOCKS: `BIND`, `UDP ASSOCIATE`, or nothing that exists.
+    SocksCommand = "socks_command", "400 Bad Request", "only CONNECT is supported";
+    /// SOCKS: neither IPv4, IPv6 nor a name.
+    SocksAddress = "socks_address", "400 Bad Request", "the address type is not supported";
     /// The head exceeds its bound.
     HeadTooLarge = "head_too_large", "431 Request Header Fields Too Large", "the request head is too large";
     /// The head did not arrive in time.
@@ -77,6 +85,21 @@ codes! {
 }
 
 impl RefusalCode {
+    fn reply(self) -> Reply {
+        match self {
+            Self::NameNotAllowed
+            | Self::AddressLiteral
+            | Self::AnotherHost
+            | Self::PortNotAllowed
+            | Self::AddressDenied
+            | Self::ByteLimit => Reply::NotAllowed,
+            Self::ResolveFailed | Self::ConnectFailed => Reply::HostUnreachable,
+            Self::SocksCommand => Reply::CommandNotSupported,
+            Self::SocksAddress => Reply::AddressTypeNotSupported,
+            _ => Reply::GeneralFailure,
+        }
+    }
+
     /// Whether this is a failure of the network rather than a decision of ours.
     pub(crate) fn is_failure(self) -> bool {
         matches!(
@@ -91,11 +114,21 @@ impl RefusalCode {
 pub(crate) struct Refusal {
     pub(crate) code: RefusalCode,
     text: Cow<'static, str>,
+    reply: Reply,
+}
+
+/// How a client speaks, and so how it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Http,
+    /// SOCKS before the method is agreed on: there is one refusal, "no acceptable method".
+    SocksGreeting,
+    Socks,
 }
 
 impl From<RefusalCode> for Refusal {
     fn from(code: RefusalCode) -> Self {
-        Self { code, text: Cow::Borrowed(code.text()) }
+        Self { code, text: Cow::Borrowed(code.text()), reply: code.reply() }
     }
 }
 
@@ -111,12 +144,30 @@ impl From<DialError> for Refusal {
             DialError::Connect { .. } => RefusalCode::ConnectFailed,
             DialError::OwnAddresses { .. } => RefusalCode::Unavailable,
         };
+        let reply = match &error {
+            DialError::Connect { source, .. } => match source.kind() {
+                io::ErrorKind::ConnectionRefused => Reply::ConnectionRefused,
+                io::ErrorKind::NetworkUnreachable => Reply::NetworkUnreachable,
+                io::ErrorKind::TimedOut => Reply::TimeToLiveExpired,
+                _ => Reply::HostUnreachable,
+            },
+            _ => code.reply(),
+        };
         // The messages hold the host, whose alphabet is that of a parsed name, and no address we resolved.
-        Self { code, text: Cow::Owned(error.to_string()) }
+        Self { code, text: Cow::Owned(error.to_string()), reply }
     }
 }
 
 impl Refusal {
+    /// The answer in the client's way of speaking.
+    pub(crate) fn answer_in(&self, dialect: Dialect) -> Vec<u8> {
+        match dialect {
+            Dialect::Http => self.answer(),
+            Dialect::SocksGreeting => socks::NO_METHOD.to_vec(),
+            Dialect::Socks => self.reply.message().to_vec(),
+        }
+    }
+
     /// The whole HTTP answer. It always closes the connection: what follows a refused head is not trusted to be a head.
     pub(crate) fn answer(&self) -> Vec<u8> {
         let verb = if self.code.is_failure() { "failed" } else { "refused" };

@@ -5,13 +5,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::CHUNK;
+use crate::client_hello::{self, Reading};
 use crate::connection::{ClientReader, ClientWriter, Shared};
 use crate::counters::Traffic;
 use crate::journal::Record;
 use crate::refusal::Failure;
 use crate::splice::{self, Pipe, Socket};
 use crate::target::Target;
-use crate::client_hello::{self, Reading};
 use crate::{Hello, Host, RefusalCode};
 
 /// A fatal TLS alert, `unrecognized_name`: after the 200 it is the only refusal that the client can read.

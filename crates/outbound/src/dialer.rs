@@ -88,6 +88,12 @@ impl Dialer {
     /// Connects to the first judged address that answers. Each attempt has an equal share of the time that is left.
     pub async fn connect(&self, host: &Host, port: u16, policy: &Policy) -> Result<TcpStream, DialError> {
         let addresses = self.judge(host, port, policy).await?;
+        self.connect_judged(host, &addresses).await
+    }
+
+    /// The second half of [`connect`](Self::connect): connects to addresses that [`judge`](Self::judge) gave for this host, and
+    /// to no others.
+    pub async fn connect_judged(&self, host: &Host, addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
         let deadline = Instant::now() + self.deadlines.connect;
         let mut failure = io::Error::from(io::ErrorKind::TimedOut);
         for (index, address) in addresses.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! A proxy with a scripted name server, upstreams that record what they are sent, and a raw client.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,17 +11,31 @@ use stead_outbound::{Deadlines, Dialer, HostAddresses, Resolver, Resolving};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-/// Names and the answers they get, one per question; the last answer repeats, and other names are 127.0.0.1.
+/// Names and the answers they get, one per question; the last answer repeats, and other names are 127.0.0.1. An empty answer
+/// is a name that does not exist.
 #[derive(Default)]
 pub(crate) struct Script {
-    answers: Mutex<HashMap<String, VecDeque<IpAddr>>>,
+    answers: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
     questions: Mutex<Vec<String>>,
+    silent: Mutex<HashSet<String>>,
 }
 
 impl Script {
+    /// One address for each question.
     pub(crate) fn answer(&self, name: &str, addresses: &[&str]) {
-        let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        self.answers.lock().unwrap().insert(name.to_owned(), addresses);
+        let answers = addresses.iter().map(|text| vec![text.parse().unwrap()]).collect();
+        self.answers.lock().unwrap().insert(name.to_owned(), answers);
+    }
+
+    /// The same addresses, all of them, for every question.
+    pub(crate) fn answer_all(&self, name: &str, addresses: &[&str]) {
+        let answer = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        self.answers.lock().unwrap().insert(name.to_owned(), VecDeque::from([answer]));
+    }
+
+    /// No answer at all.
+    pub(crate) fn never(&self, name: &str) {
+        self.silent.lock().unwrap().insert(name.to_owned());
     }
 
     pub(crate) fn questions(&self) -> Vec<String> {
@@ -32,13 +46,16 @@ impl Script {
 impl Resolver for Script {
     fn resolve<'a>(&'a self, name: &'a HostName) -> Resolving<'a> {
         self.questions.lock().unwrap().push(name.to_string());
+        if self.silent.lock().unwrap().contains(name.as_str()) {
+            return Box::pin(std::future::pending());
+        }
         let mut answers = self.answers.lock().unwrap();
         let answer = match answers.get_mut(name.as_str()) {
             Some(answers) if answers.len() > 1 => answers.pop_front(),
-            Some(answers) => answers.front().copied(),
-            None => "127.0.0.1".parse().ok(),
+            Some(answers) => answers.front().cloned(),
+            None => Some(vec![Ipv4Addr::LOCALHOST.into()]),
         };
-        Box::pin(async move { answer.map(|address| vec![address]).ok_or_else(|| io::ErrorKind::NotFound.into()) })
+        Box::pin(async move { answer.ok_or_else(|| io::ErrorKind::NotFound.into()) })
     }
 }
 
@@ -83,10 +100,13 @@ impl io::Write for Log {
     }
 }
 
-/// A dialer for a machine without addresses.
+/// A public address of the machine that the tests think they run on.
+pub(crate) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(8, 8, 4, 4);
+
+/// A dialer of that machine.
 pub(crate) fn dialer(script: Arc<Script>) -> Dialer {
     let deadlines = Deadlines { resolve: Duration::from_secs(1), connect: Duration::from_secs(1) };
-    Dialer::new(script, HostAddresses::fixed(Vec::new()), deadlines)
+    Dialer::new(script, HostAddresses::fixed(vec![OWN_ADDRESS.into()]), deadlines)
 }
 
 pub(crate) struct Proxy {

@@ -4,7 +4,9 @@
 
 mod bounds;
 mod harness;
+mod hello;
 mod plain;
 mod process;
-mod throughput;
+mod rules;
+mod socks;
 mod tunnels;

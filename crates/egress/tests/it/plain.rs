@@ -33,17 +33,14 @@ async fn refusals_say_why_and_ask_no_name_server() {
         (&open, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n".to_owned(), "not_a_proxy_request", "400"),
         (&open, "GET https://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n".to_owned(), "scheme_not_supported", "400"),
         (&open, "GET http://a.test/ HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), "host_mismatch", "400"),
-        (&open, "\x05\x01\x00".to_owned(), "bad_request", "400"),
+        (&open, "\x16\x03\x01\x02\x00\x01".to_owned(), "bad_request", "400"),
     ] {
         let answer = proxy.ask(&request).await;
         assert_eq!(refusal(&answer), code, "{request:?}");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
     let hosts = |proxy: &Proxy| Vec::from_iter(proxy.handle.stats().refused_hosts);
-    assert_eq!(
-        hosts(&exact),
-        ["8.8.8.8", "[2606:4700::1111]", "other.test", "secret.exfil.test", "sub.ok.test"]
-    );
+    assert_eq!(hosts(&exact), ["8.8.8.8", "[2606:4700::1111]", "other.test", "secret.exfil.test", "sub.ok.test"]);
     let closed = ["127.0.0.1", "169.254.169.254", "[::1]", "a.test:25", "a.test:8080"];
     assert_eq!(hosts(&open), closed, "what is malformed names no host");
     assert_eq!(exact.script.questions().len() + open.script.questions().len(), 0);

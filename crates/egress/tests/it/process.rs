@@ -28,8 +28,7 @@ fn the_proxy_process() {
         return;
     }
     let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let served = stead_egress::process::serve(control, Arc::new(dialer(Arc::new(Script::default()))));
-    std::process::exit(i32::from(served.is_err()));
+    stead_egress::process::serve(control, Arc::new(dialer(Arc::new(Script::default())))).unwrap();
 }
 
 fn pair() -> (OwnedFd, OwnedFd) {
@@ -51,6 +50,7 @@ impl Process {
             .env(AS_PROXY, "1")
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let control = ours.try_clone().unwrap();
@@ -128,7 +128,7 @@ async fn it_serves_counts_and_reports_to_the_services_log() {
 
     // A tunnel is cut by the close, and the numbers outlive it.
     let quiet = upstream(|stream| async move {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         drop(stream);
     })
     .await;
@@ -192,7 +192,7 @@ async fn after_a_crash_the_same_socket_is_served_by_the_next_process() {
 #[tokio::test]
 async fn without_its_service_the_process_ends_at_once() {
     let address = upstream(|stream| async move {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         drop(stream);
     })
     .await;
@@ -223,7 +223,7 @@ async fn a_broken_order_ends_the_process_and_the_log_says_why() {
         rustix::net::sendmsg(&process.control, &[IoSlice::new(packet.as_bytes())], &mut none, SendFlags::NOSIGNAL)
             .unwrap();
         timeout(SOON, process.remote.closed()).await.unwrap();
-        assert_eq!(process.exit_code().await, Some(1), "{packet}");
+        assert_ne!(process.exit_code().await, Some(0), "{packet}");
         assert!(log.text().contains("proxy_ends") && log.text().contains(reason), "{packet}: {}", log.text());
     }
 }
