@@ -31,6 +31,8 @@ pub(crate) struct Environment {
     #[serde(default)]
     pub(crate) runtime: Interpreter,
     #[serde(default)]
+    pub(crate) stead_build_network: serde_json::Value,
+    #[serde(default)]
     pub(crate) build: Option<Version>,
 }
 
@@ -148,6 +150,8 @@ pub(crate) struct HarnessItem {
     pub(crate) environment: String,
     #[serde(default, rename = "timeoutSeconds")]
     pub(crate) timeout_seconds: Option<u64>,
+    #[serde(default)]
+    pub(crate) stead_network: Option<serde_json::Value>,
 }
 
 /// A task.

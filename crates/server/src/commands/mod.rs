@@ -3,6 +3,7 @@
 pub(crate) mod doctor;
 pub(crate) mod keeping;
 pub(crate) mod key;
+pub(crate) mod network;
 pub(crate) mod package;
 pub(crate) mod project;
 pub(crate) mod run;

@@ -7,7 +7,6 @@ use anyhow::Context;
 use axum::Router;
 use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
-use stead_domain::network::BuildNetworkPolicy;
 use stead_engine::{Engine, GitSettings, Limits};
 use stead_projects::toolchain::{PythonCandidate, UvCandidate};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
@@ -18,7 +17,7 @@ use stead_store::{SqlStore, StoreConfig};
 use super::{native, node, registries as package_registries};
 use crate::adapters::{RandomIds, SystemClock};
 use crate::config::Settings;
-use crate::registries;
+use crate::registries::Registries;
 
 /// What a server is made of once it is put together.
 pub(super) struct Parts {
@@ -54,9 +53,12 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         let settings = settings.clone();
         tokio::task::spawn_blocking(move || Found::look(&settings))
     };
-    let Found { blobs, logs, toolchain, system, node, native, packages, python_index, npm_registry } =
+    let Found { blobs, logs, toolchain, system, node, native, packages, registries } =
         found.await.context("the task that opens the data directory failed")??;
     tracing::info!("builds and sessions run on {}", toolchain.base().description);
+    let named: Vec<&str> = registries.hosts.iter().chain(&settings.builds.registry_hosts).map(String::as_str).collect();
+    let network = settings.builds.network.within(&settings.builds.network_limit);
+    tracing::info!(%network, registries = named.join(" "), "what builds reach");
     let native = Arc::new(native);
     let engine = Engine::new(stead_engine::Parts {
         store: store.clone(),
@@ -70,7 +72,7 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         layout: Layout::new(data.clone()),
         toolchain,
         system,
-        settings: engine_settings(settings, data, python_index, npm_registry),
+        settings: engine_settings(settings, data, registries),
         node,
     });
     Ok(Parts { engine, store, native })
@@ -85,8 +87,7 @@ struct Found {
     node: String,
     native: NativeProvider,
     packages: RegistryClient,
-    python_index: Option<String>,
-    npm_registry: Option<String>,
+    registries: Registries,
 }
 
 impl Found {
@@ -94,9 +95,7 @@ impl Found {
     fn look(settings: &Settings) -> anyhow::Result<Self> {
         let data = &settings.data_directory;
         std::thread::scope(|scope| {
-            let builds = &settings.builds;
-            let python_index = scope.spawn(|| builds.index_url.clone().or_else(registries::python_index));
-            let npm_registry = scope.spawn(|| builds.npm_registry.clone().or_else(registries::npm_registry));
+            let registries = scope.spawn(|| Registries::look(&settings.builds, data));
             let toolchain = scope.spawn(|| {
                 Toolchain::detect(&uv_candidates(data), &python_candidates(data))
                     .with_node_tools(&data.join("toolchains"))
@@ -106,29 +105,22 @@ impl Found {
             let logs = LocalLogs::open(&data.join("logs")).context("failed to open the log store")?;
             let native = native::open(settings, &node)?;
             let panicked = |_| anyhow::anyhow!("a thread that looks for tools panicked");
-            let python_index = python_index.join().map_err(panicked)?;
-            let npm_registry = npm_registry.join().map_err(panicked)?;
+            let registries = registries.join().map_err(panicked)?;
             Ok(Self {
-                packages: package_registries::open(settings, python_index.as_ref(), npm_registry.as_ref())?,
+                packages: package_registries::open(settings, &registries)?,
                 blobs,
                 logs,
                 toolchain: toolchain.join().map_err(panicked)?,
                 system: OperatingSystem::detect(),
                 node,
                 native,
-                python_index,
-                npm_registry,
+                registries,
             })
         })
     }
 }
 
-fn engine_settings(
-    settings: &Settings,
-    data: PathBuf,
-    python_index: Option<String>,
-    npm_registry: Option<String>,
-) -> stead_engine::Settings {
+fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -> stead_engine::Settings {
     let (sessions, builds, limits) = (&settings.sessions, &settings.builds, settings.limits);
     stead_engine::Settings {
         limits: Limits {
@@ -142,17 +134,17 @@ fn engine_settings(
         },
         artifacts: ArtifactLimits::default(),
         session_network: sessions.network.clone(),
-        build_network: BuildNetworkPolicy::Enabled,
-        build_network_limit: BuildNetworkPolicy::Enabled,
-        registries: std::collections::BTreeSet::new(),
+        build_network: builds.network.clone(),
+        build_network_limit: builds.network_limit.clone(),
+        registries: registries.hosts,
         turn_time_limit: sessions.time_limit,
         turn_output_bytes: sessions.output_bytes,
         idle_stop: sessions.idle_stop,
         build_slots: builds.slots,
         build_time_limit: builds.time_limit,
         layer_age: builds.layer_age,
-        python_index,
-        npm_registry,
+        python_index: registries.python_index,
+        npm_registry: registries.npm_registry,
         build_sandbox: builds.limits,
         collection: settings.collection,
         quotas: settings.quotas,

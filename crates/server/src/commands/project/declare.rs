@@ -3,7 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::client::Runtimes;
+use super::super::network::BuildNetwork;
+use crate::client::{Failure, Runtimes};
 
 /// Options of `project create` and `project set`. Each list that is given replaces the one that was declared.
 #[derive(Debug, Args)]
@@ -20,6 +21,8 @@ pub(crate) struct Declare {
     /// The minor of the Python interpreter, such as 3.12; '' for the server's default
     #[arg(long, value_name = "MINOR")]
     python: Option<String>,
+    #[command(flatten)]
+    network: BuildNetwork,
 }
 
 /// What can be seen here not to be a package. The server judges the rest.
@@ -45,7 +48,11 @@ pub(super) fn unserved(minor: &str, server: &Runtimes) -> Option<String> {
 impl Declare {
     /// Whether nothing is said.
     pub(super) fn is_empty(&self) -> bool {
-        self.pip.is_empty() && self.npm.is_empty() && self.apt.is_empty() && self.python.is_none()
+        self.pip.is_empty()
+            && self.npm.is_empty()
+            && self.apt.is_empty()
+            && self.python.is_none()
+            && self.network.is_empty()
     }
 
     /// Whether an interpreter is asked for.
@@ -54,7 +61,7 @@ impl Declare {
     }
 
     /// Adds what is said to the body of a request.
-    pub(super) fn write(&self, body: &mut Map<String, Value>) {
+    pub(super) fn write(&self, body: &mut Map<String, Value>) -> Result<(), Failure> {
         let mut packages = Map::new();
         for (manager, specs) in [("pip", &self.pip), ("npm", &self.npm), ("apt", &self.apt)] {
             if !specs.is_empty() {
@@ -68,6 +75,10 @@ impl Declare {
         if let Some(python) = &self.python {
             body.insert("runtime".to_owned(), serde_json::json!({ "python": python }));
         }
+        if let Some(network) = self.network.asked()? {
+            body.insert("stead_build_network".to_owned(), network);
+        }
+        Ok(())
     }
 }
 

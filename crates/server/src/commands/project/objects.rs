@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Map;
 
+use super::super::network::shown;
 use super::declare::{Declare, unserved};
 use super::{Context, find};
 use crate::client::{Answer, Anything, Environment, Environments, Failure, Runtimes, Versions, segment};
@@ -25,7 +26,7 @@ pub(super) async fn create(
     for (field, text) in [("name", name), ("description", description), ("entry", entry)] {
         body.insert(field.to_owned(), text.into());
     }
-    declare.write(&mut body);
+    declare.write(&mut body)?;
     let made = context.client.post_json::<Environment>("/v1/environments", &body).await?;
     if !context.console.json {
         note(&format!("made {}, which sessions will see at {}", made.value.slug, made.value.mount));
@@ -48,7 +49,7 @@ pub(super) async fn set(
     // The protocol wants the name with every change.
     let mut body = Map::from_iter([("name".to_owned(), project.name.clone().into())]);
     body.extend(texts.into_iter().filter_map(|(field, text)| Some((field.to_owned(), text?.into()))));
-    declare.write(&mut body);
+    declare.write(&mut body)?;
     let path = format!("/v1/environments/{}", segment(&project.id));
     let set = context.client.put_json::<Environment>(&path, &body).await;
     let set = set.map_err(|failure| failure.about(&project.slug))?;
@@ -127,6 +128,7 @@ fn described(project: &Environment, lacks: Option<&str>) -> String {
     }
     let python = &project.runtime.python;
     line("python", &lacks.map_or_else(|| python.clone(), |lacks| format!("{python} ({lacks})")));
+    line("network", &shown(&project.stead_build_network));
     for package in &project.packages {
         line("package", &format!("{} {} {}", package.manager, package.name, package.version));
     }

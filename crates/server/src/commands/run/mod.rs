@@ -15,6 +15,7 @@ use stead_domain::ports::IdSource;
 use stead_face_stead::wire::{Exit, OutputLine, Stream, Turn};
 
 use super::Context;
+use super::network::SessionNetwork;
 use super::project::find;
 use super::save::{Wanted, save};
 use crate::adapters::RandomIds;
@@ -54,6 +55,8 @@ pub(crate) struct RunArgs {
     /// End the command after this long, such as 90s or 10m; a bare number is seconds
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     time_limit: Option<Duration>,
+    #[command(flatten)]
+    network: SessionNetwork,
     /// Fetch the files that the command left beneath this directory
     #[arg(long, value_name = "DIRECTORY")]
     save: Option<PathBuf>,
@@ -85,8 +88,9 @@ fn active<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
 /// Runs the command and returns its exit status.
 pub(crate) async fn run(context: &Context, arguments: RunArgs) -> Result<u8, Failure> {
     // Found out now and not when the work is done.
+    let network = arguments.network.asked()?;
     arguments.save.as_deref().map(Directory::prepare).transpose()?;
-    let started = start(context, &arguments).await.map_err(needs_verbs)?;
+    let started = start(context, &arguments, network).await.map_err(needs_verbs)?;
     if input::is_waiting() {
         note("standard input is not passed on: the command reads nothing; put a file into the project instead");
     }
@@ -175,7 +179,7 @@ fn lost(failure: Failure, session: &str) -> Failure {
     failure.of_run(Some(session))
 }
 
-async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failure> {
+async fn start(context: &Context, arguments: &RunArgs, network: Option<Value>) -> Result<Response, Failure> {
     let mut metadata = Map::new();
     let project = match arguments.project.as_str() {
         "-" => None,
@@ -186,6 +190,9 @@ async fn start(context: &Context, arguments: &RunArgs) -> Result<Response, Failu
     metadata.insert("environment".to_owned(), named.into());
     if let Some(version) = arguments.version {
         metadata.insert("stead_version".to_owned(), json!(version));
+    }
+    if let Some(network) = network {
+        metadata.insert("stead_network".to_owned(), network);
     }
     let mut body = json!({ "input": quote::command(&arguments.command), "background": true, "store": true });
     match &arguments.session {
@@ -250,8 +257,10 @@ async fn latest(context: &Context, session: &str) -> Result<String, Failure> {
 /// An agent that runs commands and adds nothing of its own: an existing one, or one made for this.
 async fn agent(context: &Context) -> Result<String, Failure> {
     let list = context.client.get::<Harnesses>("/v1/harnesses").await?;
-    let plain =
-        |agent: &&HarnessItem| agent.base == "shell" && agent.environment.is_empty() && agent.timeout_seconds.is_none();
+    let plain = |agent: &&HarnessItem| {
+        let bare = agent.environment.is_empty() && agent.timeout_seconds.is_none() && agent.stead_network.is_none();
+        agent.base == "shell" && bare
+    };
     if let Some(agent) = list.value.harnesses.iter().find(plain) {
         return Ok(agent.id.clone());
     }
