@@ -70,7 +70,7 @@ pub fn confine(confinement: &Confinement<'_>) -> Result<LandlockStatus, Failure>
     rustix::thread::set_no_new_privs(true).at(Step::Privileges, "no_new_privs")?;
     let status = rules.restrict_self().map_err(|error| wrong(&error))?;
     seccomp::load(&filter).map_err(|error| refuse(Step::Seccomp, "filter", error.to_string()))?;
-    Ok(status_of(status.ruleset))
+    Ok(status_of(&status.ruleset))
 }
 
 fn rules(readable: &[&Path]) -> Result<RulesetCreated, Failure> {

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (user, port, pid): (Option<u32>, u16, i64) = (user.parse().ok(), port.parse()?, pid.parse()?);
     if !rest.is_empty() {
-        std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(60)));
+        std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_mins(1)));
     }
     let system = ["/etc", "/usr", "/lib", "/lib64", "/no/such/path"].map(Path::new);
     let paths: Vec<&Path> = system.into_iter().chain([Path::new(readable)]).collect();

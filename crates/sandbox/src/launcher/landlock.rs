@@ -37,10 +37,10 @@ pub(super) fn restrict(plan: &SandboxPlan) -> Result<LandlockStatus, Failure> {
         rules = rules.add_rule(PathBeneath::new(opened, access)).map_err(|error| wrong(&error))?;
     }
     let status = rules.restrict_self().map_err(|error| wrong(&error))?;
-    Ok(status_of(status.ruleset))
+    Ok(status_of(&status.ruleset))
 }
 
-pub(crate) fn status_of(ruleset: RulesetStatus) -> LandlockStatus {
+pub(crate) fn status_of(ruleset: &RulesetStatus) -> LandlockStatus {
     match ruleset {
         RulesetStatus::FullyEnforced => LandlockStatus::Full,
         RulesetStatus::PartiallyEnforced => LandlockStatus::Partial,
