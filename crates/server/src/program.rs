@@ -15,6 +15,9 @@ use crate::serve;
 
 /// Runs the command that the arguments name. Must be called while the process has one thread.
 pub fn main() -> ExitCode {
+    if doctor::trial::started_as_trial() {
+        doctor::trial::trial_main();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse_usage(&in_plain_words(error, &std::env::args_os().skip(1).collect::<Vec<_>>())),

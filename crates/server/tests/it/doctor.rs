@@ -1,8 +1,118 @@
 //! `stead doctor`.
 
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use crate::program::{ran, stead};
+use crate::program::{needs_root, ran, stead};
+
+/// What doctor says with nothing beyond loopback asked for.
+struct Examined {
+    report: Value,
+    text: String,
+    process: u32,
+}
+
+/// Runs it as this user or another, and asserts that nothing required was found missing.
+fn examined(user: Option<u32>) -> Examined {
+    let home = tempfile::tempdir().unwrap();
+    let run = |json: bool| {
+        let mut command = stead();
+        command.arg("doctor").args(json.then_some("--json")).arg("--data").arg(home.path().join("data"));
+        command.env("STEAD__RUNTIME__PATH", "/bin/sh");
+        command.env("STEAD__BUILDS__INDEX_URL", "http://127.0.0.1:9/simple");
+        command.env("STEAD__BUILDS__NPM_REGISTRY", "http://127.0.0.2:9/");
+        if let Some(user) = user {
+            std::os::unix::fs::chown(home.path(), Some(user), Some(user)).unwrap();
+            command.current_dir("/").uid(user).gid(user);
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let process = child.id();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (said, complaint) = (text(output.stdout), text(output.stderr));
+        assert_eq!((output.status.code(), complaint.as_str()), (Some(0), ""), "{said}");
+        (said, process)
+    };
+    let ((report, process), (text, _)) = (run(true), run(false));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["ok"], &report["root"]), (&Value::Bool(true), &Value::Bool(user.is_none())));
+    Examined { report, text, process }
+}
+
+fn finding(report: &Value, name: &str) -> Value {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+}
+
+/// A sandbox was really started, and nothing that was tried in it succeeded.
+fn assert_tried(report: &Value) {
+    assert_eq!(finding(report, "trial")["standing"], "good");
+    let attempts = report["trial"].as_array().unwrap();
+    let refused = |name: &str| attempts.iter().find(|one| one["attempt"] == name && one["refused"] == true).is_some();
+    for name in [
+        "write to a layer",
+        "make a layer writable",
+        "mount a file system",
+        "make a user namespace",
+        "keep a capability",
+        "open a vsock",
+        "see another process",
+        "connect to the host's loopback",
+        "connect to an abstract socket of the host",
+        "connect to another network",
+        "start more processes than it may",
+    ] {
+        assert!(refused(name), "{name}: {attempts:#?}");
+    }
+    assert!(attempts.iter().all(|one| one["refused"] == true), "{attempts:#?}");
+    // For the right reason, so that an attempt that cannot even be made does not count.
+    let answer = |name: &str| {
+        let one = attempts.iter().find(|one| one["attempt"] == name).unwrap();
+        one["answer"].as_str().unwrap().to_owned()
+    };
+    assert!(answer("write to a layer").contains("Read-only file system"), "{}", answer("write to a layer"));
+    assert!(answer("connect to the host's loopback").contains("refused"));
+    assert!(answer("connect to another network").contains("unreachable"));
+    assert!(answer("start more processes than it may").contains("temporarily unavailable"));
+}
+
+#[test]
+fn as_root_each_session_has_ids_of_its_own_and_limits_are_tried() {
+    needs_root!();
+    let Examined { report, text, process } = examined(None);
+    assert_tried(&report);
+    assert_eq!(finding(&report, "user ids")["standing"], "good");
+    assert_eq!(finding(&report, "user id range")["section"], "isolation");
+    if finding(&report, "cgroup memory")["standing"] == "good" {
+        assert_eq!(finding(&report, "trial of memory")["standing"], "good", "{report:#}");
+    }
+    for title in ["Isolation: ", "Limits: ", "Network: ", "Disk\n", "Tools: "] {
+        assert!(text.contains(title), "{text}");
+    }
+    assert!(text.contains("to change it: ") && text.contains("Stead can run here."), "{text}");
+    let leftover = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    let leftover: Vec<_> = leftover
+        .map(|entry| entry.path().join(format!("stead-doctor-{process}")))
+        .filter(|path| path.exists())
+        .collect();
+    assert!(leftover.is_empty(), "{leftover:?}");
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_is_less_and_what_would_change_it() {
+    needs_root!();
+    let Examined { report, text, .. } = examined(Some(54_321));
+    assert_tried(&report);
+    for name in ["user ids", "egress proxy"] {
+        let found = finding(&report, name);
+        assert!(found["standing"] == "partial" && found["required"] == false && found["fix"].is_string(), "{found}");
+    }
+    let memory = finding(&report, "cgroup memory");
+    assert!(memory["standing"] == "good" || memory["fix"].as_str().unwrap().contains("Delegate=yes"), "{memory}");
+    assert!(text.contains("all sessions have the service's one user id"), "{text}");
+}
 
 #[test]
 fn what_is_missing_is_named_with_what_would_help() {
@@ -16,10 +126,6 @@ fn what_is_missing_is_named_with_what_would_help() {
         command.env("STEAD__BUILDS__NPM_REGISTRY", "http://127.0.0.2:9/");
         let ran = ran(&mut command);
         (ran.status, serde_json::from_str::<Value>(&ran.stdout).unwrap())
-    };
-    let finding = |report: &Value, name: &str| -> Value {
-        let findings = report["findings"].as_array().unwrap();
-        findings.iter().find(|finding| finding["name"] == name).unwrap().clone()
     };
     let (status, report) = doctor("/nonexistent/stead-runtime");
     assert_eq!((status, &report["ok"]), (1, &Value::Bool(false)));

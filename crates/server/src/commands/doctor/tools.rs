@@ -6,7 +6,21 @@ use stead_projects::Toolchain;
 use stead_projects::toolchain::{BASH, NODE, NPM, PYTHON};
 
 use super::{Finding, Standing};
+use crate::config::Settings;
 use crate::serve::{python_candidates, uv_candidates};
+
+/// What becomes process 1 of each environment.
+pub(super) fn runtime(settings: &Settings) -> Finding {
+    let path = settings.runtime_path.display();
+    let name = "runtime program";
+    match rustix::fs::access(&settings.runtime_path, rustix::fs::Access::EXEC_OK) {
+        Ok(()) => Finding::good(name, format!("{path} can be executed")),
+        Err(error) => {
+            let fix = "build it with `cargo build -p stead-runtime`, and put it beside `stead` or set runtime.path";
+            Finding::missing(name, true, format!("{path} cannot be executed: {error}"), Some(fix.to_owned()))
+        }
+    }
+}
 
 pub(super) fn findings(data: &Path) -> Vec<Finding> {
     let tools =
