@@ -214,6 +214,13 @@ impl BuildSandbox for NativeBuild {
         })
     }
 
+    fn refused_hosts(&self) -> PortFuture<'_, BTreeSet<String>> {
+        Box::pin(async move {
+            let Some(inside) = &self.inside else { return BTreeSet::new() };
+            inside.sandbox.refused_hosts().await
+        })
+    }
+
     fn close(mut self: Box<Self>) -> PortFuture<'static, Result<(), ProviderError>> {
         let inside = self.inside.take();
         Box::pin(async move {

@@ -8,6 +8,7 @@
 //!
 //! Only the watcher clears up, so a sandbox that was stopped and one that died end the same way.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Permissions};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,6 +66,8 @@ pub(crate) struct Sandbox {
     record: Mutex<LaunchRecord>,
     launched: Arc<Launched>,
     token: Token,
+    /// What the egress proxy's keeper knows its socket by.
+    socket: Option<u64>,
     link: tokio::sync::Mutex<Link>,
     pub(crate) state: watch::Receiver<State>,
     /// What it ran into.
@@ -133,6 +136,7 @@ impl Sandbox {
         let Started { launched, record, errors } =
             blocking(move || start_process(&owner, &shape, secret, proxied, operation, fingerprint)).await?;
         let launched = Arc::new(launched);
+        let socket = egress.as_ref().map(Opened::number);
         let (watcher, state) = Watcher::new(Arc::clone(host), name.clone(), Arc::clone(&launched), egress, errors);
         tokio::spawn(watcher.run());
         Ok(Arc::new(Self {
@@ -141,10 +145,19 @@ impl Sandbox {
             record: Mutex::new(record),
             launched,
             token: Token::new(token),
+            socket,
             link: tokio::sync::Mutex::default(),
             state,
             ledger: Ledger::new(bounds),
         }))
+    }
+
+    /// The hosts that the egress proxy refused it.
+    pub(crate) async fn refused_hosts(&self) -> BTreeSet<String> {
+        match self.socket {
+            Some(socket) => self.host.egress.refused_hosts(socket).await,
+            None => BTreeSet::new(),
+        }
     }
 
     async fn hello(&self) -> Result<(), ProviderError> {

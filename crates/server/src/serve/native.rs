@@ -22,6 +22,7 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.limits = settings.native.limits;
     config.cgroup_prefix = cgroup_prefix(node);
     config.toolchains = toolchains(data).context("failed to look for toolchains in the data directory")?;
+    config.session_ports = settings.sessions.ports.rule(&config.session_ports);
     config.registry_hosts = settings.builds.registry_hosts.iter().cloned().collect();
     config.ca_bundle.clone_from(&settings.native.ca_bundle);
     NativeProvider::open(config, Arc::new(Dialer::system(Vec::new())))

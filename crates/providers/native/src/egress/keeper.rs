@@ -7,7 +7,7 @@
 //! The service binds each socket and keeps a copy, so that clients that come while there is no process wait for the next one. A
 //! process ends by itself when the service does: nobody holds the other end of its control socket any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ struct Socket {
     listener: Arc<OwnedFd>,
     policy: Policy,
     /// What the process that runs knows it by.
-    handle: Option<RemoteHandle>,
+    handle: Option<Arc<RemoteHandle>>,
 }
 
 /// The process, as far as there is one.
@@ -119,7 +119,7 @@ impl Keeper {
                     let mut sockets = self.sockets();
                     let number = sockets.next;
                     sockets.next += 1;
-                    sockets.open.insert(number, Socket { listener, policy, handle: Some(handle) });
+                    sockets.open.insert(number, Socket { listener, policy, handle: Some(Arc::new(handle)) });
                     return Ok(Opened { keeper: Arc::clone(self), number });
                 }
                 Err(error) => {
@@ -131,6 +131,19 @@ impl Keeper {
                     }
                     tokio::time::sleep(SHORTEST_REST).await;
                 }
+            }
+        }
+    }
+
+    /// The hosts that were refused on a socket, as far as the process that runs has been asked for them.
+    pub(crate) async fn refused_hosts(&self, number: u64) -> BTreeSet<String> {
+        let handle = self.sockets().open.get(&number).and_then(|socket| socket.handle.clone());
+        let Some(handle) = handle else { return BTreeSet::new() };
+        match handle.stats().await {
+            Ok(stats) => stats.refused_hosts,
+            Err(error) => {
+                tracing::debug!(%error, "the hosts that an egress socket was refused are not known");
+                BTreeSet::new()
             }
         }
     }
@@ -204,10 +217,9 @@ impl Keeper {
             io_bytes_per_second: None,
         };
         // What an earlier service left there ends by itself, but not necessarily at once.
-        let group = blocking(move || {
-            cgroups.kill(GROUP).and_then(|()| cgroups.create(GROUP, &limits)).map_err(cgroup_failed)
-        })
-        .await?;
+        let group =
+            blocking(move || cgroups.kill(GROUP).and_then(|()| cgroups.create(GROUP, &limits)).map_err(cgroup_failed))
+                .await?;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|error| failed(error.into()))?;
@@ -256,7 +268,7 @@ impl Keeper {
                 // One that was closed meanwhile has no entry, and this handle closes it.
                 Ok(handle) => {
                     if let Some(socket) = self.sockets().open.get_mut(&number) {
-                        socket.handle = Some(handle);
+                        socket.handle = Some(Arc::new(handle));
                     }
                 }
                 Err(error) => {
@@ -321,13 +333,21 @@ async fn wait(child: &mut Child, stuck: &Notify) {
 }
 
 impl Opened {
+    /// What the keeper knows it by.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Closes the socket and returns when its connections are cut.
     pub(crate) async fn close(self) {
         let socket = self.keeper.sockets().open.remove(&self.number);
         if let Some(Socket { listener, handle: Some(handle), .. }) = socket {
             // The copy first: new clients are refused rather than left to wait.
             drop(listener);
-            handle.close().await;
+            // Whoever is asking for its numbers closes it afterwards.
+            if let Some(handle) = Arc::into_inner(handle) {
+                handle.close().await;
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{BuildNetwork, BuildSandboxes, Endpoint, Provider, StartSpec};
@@ -11,10 +12,9 @@ use tokio::net::TcpListener;
 
 use crate::builds::build;
 use crate::fixture::{Fixture, Ids, known, plain, run};
-use crate::needs_root;
 
-/// A site on this machine that says hello to everyone.
-async fn site() -> SocketAddr {
+/// A site on this machine that says hello to everyone, and at `/slow` more and more.
+pub(crate) async fn site() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -28,6 +28,15 @@ async fn site() -> SocketAddr {
                     }
                     head.push(byte[0]);
                 }
+                if head.starts_with(b"GET /slow") {
+                    let begin = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+                    let mut sent = stream.write_all(begin).await;
+                    while sent.is_ok() {
+                        sent = stream.write_all(b"more\n").await;
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                    return;
+                }
                 let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
                 let _ = stream.write_all(answer.as_bytes()).await;
             });
@@ -37,7 +46,7 @@ async fn site() -> SocketAddr {
 }
 
 /// Asks for an address with and without the proxy, and says what came of it.
-fn fetch(url: &str) -> String {
+pub(crate) fn fetch(url: &str) -> String {
     format!(
         "python3 - <<'END'
 import urllib.request, urllib.error
@@ -53,7 +62,6 @@ END"
 
 #[tokio::test]
 async fn the_proxy_is_the_only_way_out() {
-    needs_root!();
     let (allowed, other) = (site().await, site().await);
     let mut fixture = Fixture::new();
     fixture.config.extra_allowed = vec![allowed];
@@ -78,7 +86,6 @@ async fn the_proxy_is_the_only_way_out() {
 
 #[tokio::test]
 async fn registries_are_for_builds_alone() {
-    needs_root!();
     let registry = site().await;
     let mut fixture = Fixture::new();
     // By name: the exemption is for what was asked, not for an address.
@@ -103,7 +110,6 @@ async fn registries_are_for_builds_alone() {
 
 #[tokio::test]
 async fn one_host_is_all_that_an_import_reaches() {
-    needs_root!();
     let (declared, other) = (site().await, site().await);
     let fixture = Fixture::new();
     let provider = fixture.open();
@@ -129,5 +135,34 @@ async fn one_host_is_all_that_an_import_reaches() {
     for wrong in [format!("http://{other}/"), format!("http://localhost:{}/", declared.port())] {
         assert_eq!(run(&*runtime, &fetch(&wrong)).await.stdout, "470\nrefused\n", "{wrong}");
     }
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restricted_build_reaches_its_hosts_and_names_those_it_was_refused() {
+    let (registry, other) = (site().await, site().await);
+    let (port, closed) = (registry.port(), other.port());
+    let mut fixture = Fixture::new();
+    // The operator exempts the address; a build is given the port with the name, as with the address of a registry.
+    fixture.config.registry_hosts = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    let provider = fixture.open();
+    let mut spec = build(&fixture);
+    spec.network = BuildNetwork::Restricted(BTreeSet::from([format!("localhost:{port}"), "named.invalid".to_owned()]));
+    let sandbox = BuildSandboxes::open(&provider, spec).await.unwrap();
+    let runtime = sandbox.runtime();
+    for url in [format!("http://localhost:{port}/"), format!("http://127.0.0.1:{port}/")] {
+        assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "hello\nrefused\n", "{url}");
+    }
+    assert_eq!(sandbox.refused_hosts().await, BTreeSet::new());
+    for (url, answer) in [
+        (format!("http://localhost:{closed}/"), "403\nrefused\n"),
+        ("http://other.example/".to_owned(), "403\nrefused\n"),
+        ("http://10.0.0.1/".to_owned(), "403\nrefused\n"),
+        ("http://named.invalid/".to_owned(), "502\nrefused\n"),
+    ] {
+        assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, answer, "{url}");
+    }
+    let refused = ["10.0.0.1", &format!("localhost:{closed}"), "other.example"].map(str::to_owned);
+    assert_eq!(sandbox.refused_hosts().await, BTreeSet::from(refused), "one that is not found was not refused");
     sandbox.close().await.unwrap();
 }
