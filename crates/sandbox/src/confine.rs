@@ -34,7 +34,7 @@ pub struct Confinement<'a> {
 
 /// Confines this process for good. After it the process can use descriptors it holds, make internet connections, read what it
 /// was left and start threads. It cannot write or make files, execute or start another process, signal, trace or look at one,
-/// make local sockets or namespaces, or get any capability or user back.
+/// make local sockets or namespaces, listen for connections but at sockets handed to it, or get any capability or user back.
 ///
 /// What Landlock adds to the filter and to ordinary permissions is that nothing else can be read; the answer says how much of it
 /// this kernel took.

@@ -67,6 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     say("namespaces", call(libc::SYS_unshare, [i64::from(libc::CLONE_NEWUSER), 0, 0]))?;
     say("vsock", call(libc::SYS_socket, [i64::from(libc::AF_VSOCK), i64::from(libc::SOCK_STREAM), 0]))?;
     say("local socket", call(libc::SYS_socket, [i64::from(libc::AF_UNIX), i64::from(libc::SOCK_STREAM), 0]))?;
+    say("listen", std::net::TcpListener::bind("127.0.0.1:0").map(drop))?;
     say("local datagrams", UnixDatagram::pair().map(drop))?;
     say("become root", call(libc::SYS_setresuid, [0, 0, 0]))?;
     say("shared memory", call(libc::SYS_shmget, [1, 1, i64::from(libc::IPC_CREAT)]))?;

@@ -14,11 +14,11 @@ pub(super) const SANDBOX_SHARES: u64 = 1024;
 const TOGETHER: u64 = 100;
 /// Weight of that group.
 const SERVICE: u64 = 1000;
-/// Weight of all sandboxes together where the service is in the group above them: each of its threads weighs as much as a
-/// group with the default.
-const TOGETHER_BENEATH: u64 = 10;
+/// Weight of all sandboxes together where the service is in the group above them, beside everything else of the machine: each
+/// thread there weighs as much as a group with the default, so a much lower weight would starve the sandboxes.
+const TOGETHER_BENEATH: u64 = SANDBOX / 2;
 /// The same in version 1.
-const SHARES_TOGETHER: u64 = SANDBOX_SHARES / 10;
+const SHARES_TOGETHER: u64 = SANDBOX_SHARES / 2;
 
 /// Sets the weights of a version 2 hierarchy: of the group `together` that holds the sandboxes, and of the service's own `leaf`
 /// if there is one. Controllers that are missing have no file, and those a kernel was built without weigh nothing.
@@ -64,7 +64,7 @@ mod tests {
         let together = group("stead");
         let leaf = own.path().join("stead.service");
         set_unified(&together, &leaf).unwrap();
-        assert_eq!(read(&together, "cpu.weight"), "10", "beside threads of the service");
+        assert_eq!(read(&together, "cpu.weight"), "50", "beside threads of the service");
         let leaf = group("stead.service");
         set_unified(&together, &leaf).unwrap();
         assert_eq!((read(&together, "cpu.weight"), read(&leaf, "cpu.weight")), ("100".into(), "1000".into()));
@@ -73,6 +73,6 @@ mod tests {
             ("default 100".into(), "default 1000".into())
         );
         set_legacy(&together).unwrap();
-        assert_eq!(read(&together, "cpu.shares"), "102");
+        assert_eq!(read(&together, "cpu.shares"), "512");
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags};
 
 use super::sources::{DEVICES, Sources, Tree};
-use super::targets;
+use super::targets::Targets;
 use crate::kernel::{MountChange, change_mount};
 use crate::message::{AtStep, Failure, Step};
 use crate::plan::{Mount, SandboxPlan, TmpfsSize};
@@ -33,9 +33,10 @@ pub(super) fn build_and_enter(plan: &SandboxPlan, sources: Sources) -> Result<()
     rustix::mount::move_mount(root.as_fd(), "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .at(Step::Root, "new root")?;
     let place = root.as_fd();
-    fixed_parts(plan, place, &sources.devices)?;
+    let mut targets = Targets::new(place);
+    fixed_parts(plan, &mut targets, &sources.devices)?;
     for (mount, tree) in plan.mounts.iter().zip(sources.mounts) {
-        make(plan, place, mount, tree)?;
+        make(plan, &mut targets, mount, tree)?;
     }
     pivot(place)?;
     // Writable mounts beneath keep their own attributes; this is about the root's own files.
@@ -43,14 +44,16 @@ pub(super) fn build_and_enter(plan: &SandboxPlan, sources: Sources) -> Result<()
         .at(Step::Pivot, "making the root read-only")
 }
 
-fn fixed_parts(plan: &SandboxPlan, root: BorrowedFd<'_>, devices: &[Tree]) -> Result<(), Failure> {
+fn fixed_parts(plan: &SandboxPlan, targets: &mut Targets<'_>, devices: &[Tree]) -> Result<(), Failure> {
     let path = Path::new("/proc");
     let proc = file_system("proc", &[], INERT).at(Step::Root, "/proc")?;
-    targets::attach(proc, targets::directory(root, path, 0o555)?, Step::Root, path)?;
+    let place = targets.directory(path, 0o555)?;
+    targets.attach(proc, place, Step::Root, path)?;
 
     for (name, device) in DEVICES.iter().zip(devices) {
         let path = Path::new("/dev").join(name);
-        targets::attach(&device.mount, targets::file(root, &path)?, Step::Root, &path)?;
+        let place = targets.file(&path)?;
+        targets.attach(&device.mount, place, Step::Root, &path)?;
     }
     let links = [
         ("fd", "/proc/self/fd"),
@@ -59,7 +62,7 @@ fn fixed_parts(plan: &SandboxPlan, root: BorrowedFd<'_>, devices: &[Tree]) -> Re
         ("stderr", "/proc/self/fd/2"),
     ];
     for (name, to) in links {
-        targets::symlink(root, &Path::new("/dev").join(name), Path::new(to))?;
+        targets.symlink(&Path::new("/dev").join(name), Path::new(to))?;
     }
     if plan.pseudo_terminals {
         let options = [("ptmxmode", "0666".to_string()), ("mode", "0620".to_string()), ("max", "64".to_string())];
@@ -67,35 +70,37 @@ fn fixed_parts(plan: &SandboxPlan, root: BorrowedFd<'_>, devices: &[Tree]) -> Re
             file_system("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
                 .at(Step::Root, "/dev/pts")?;
         let path = Path::new("/dev/pts");
-        targets::attach(terminals, targets::directory(root, path, 0o755)?, Step::Root, path)?;
-        targets::symlink(root, Path::new("/dev/ptmx"), Path::new("pts/ptmx"))?;
+        let place = targets.directory(path, 0o755)?;
+        targets.attach(terminals, place, Step::Root, path)?;
+        targets.symlink(Path::new("/dev/ptmx"), Path::new("pts/ptmx"))?;
     }
     for (path, size) in [("/dev/shm", plan.shared_memory), ("/tmp", plan.temporary)] {
         let path = Path::new(path);
         let memory =
             tmpfs(size, 0o1777, plan.ids.owner(plan.run_uid, plan.run_gid), HARMLESS).at(Step::Root, path.display())?;
-        targets::attach(memory, targets::directory(root, path, 0o755)?, Step::Root, path)?;
+        let place = targets.directory(path, 0o755)?;
+        targets.attach(memory, place, Step::Root, path)?;
     }
     Ok(())
 }
 
-fn make(plan: &SandboxPlan, root: BorrowedFd<'_>, mount: &Mount, tree: Option<Tree>) -> Result<(), Failure> {
+fn make(plan: &SandboxPlan, targets: &mut Targets<'_>, mount: &Mount, tree: Option<Tree>) -> Result<(), Failure> {
     let target = mount.target();
     if let Some(tree) = tree {
-        let place =
-            if tree.is_directory { targets::directory(root, target, 0o755)? } else { targets::file(root, target)? };
-        return targets::attach(tree.mount, place, Step::Mount, target);
+        let place = if tree.is_directory { targets.directory(target, 0o755)? } else { targets.file(target)? };
+        return targets.attach(tree.mount, place, Step::Mount, target);
     }
     match mount {
         Mount::Tmpfs { size_bytes, inodes, mode, .. } => {
             let size = TmpfsSize { size_bytes: *size_bytes, inodes: *inodes };
             let memory =
                 tmpfs(size, *mode, (plan.run_uid, plan.run_gid), HARMLESS).at(Step::Mount, target.display())?;
-            targets::attach(memory, targets::directory(root, target, 0o755)?, Step::Mount, target)
+            let place = targets.directory(target, 0o755)?;
+            targets.attach(memory, place, Step::Mount, target)
         }
-        Mount::File { contents, mode, .. } => targets::write(root, target, contents, *mode),
-        Mount::Symlink { to, .. } => targets::symlink(root, target, to),
-        Mount::Directory { mode, .. } => targets::directory(root, target, *mode).map(drop),
+        Mount::File { contents, mode, .. } => targets.write(target, contents, *mode),
+        Mount::Symlink { to, .. } => targets.symlink(target, to),
+        Mount::Directory { mode, .. } => targets.directory(target, *mode).map(drop),
         // These have a source, so they were attached above.
         Mount::BindReadOnly { .. }
         | Mount::BindWritable { .. }

@@ -1,4 +1,5 @@
-//! What a helper process of the service may call: the sandbox's list without processes, files to write and local sockets.
+//! What a helper process of the service may call: the sandbox's list without processes, files to write, local sockets and
+//! listening. It may accept at a socket that was handed to it.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
@@ -10,7 +11,7 @@ use super::rules::{self, word};
 pub(super) const LEFT_OUT: &[i64] = &[
     libc::SYS_chdir, libc::SYS_execve, libc::SYS_execveat, libc::SYS_fallocate, libc::SYS_fchmod, libc::SYS_fchmodat,
     libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_fremovexattr, libc::SYS_fsetxattr, libc::SYS_ftruncate,
-    libc::SYS_kill, libc::SYS_linkat, libc::SYS_lremovexattr, libc::SYS_lsetxattr, libc::SYS_mkdirat,
+    libc::SYS_kill, libc::SYS_linkat, libc::SYS_listen, libc::SYS_lremovexattr, libc::SYS_lsetxattr, libc::SYS_mkdirat,
     libc::SYS_mknodat, libc::SYS_mq_getsetattr, libc::SYS_mq_notify, libc::SYS_mq_open, libc::SYS_mq_timedreceive,
     libc::SYS_mq_timedsend, libc::SYS_mq_unlink, libc::SYS_msgctl, libc::SYS_msgget, libc::SYS_msgrcv,
     libc::SYS_msgsnd, libc::SYS_openat, libc::SYS_openat2, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal,

@@ -72,7 +72,7 @@ fn a_helper_keeps_the_network_and_nothing_else() {
         let (probe, outcome) = line.split_once(": ").unwrap();
         match probe {
             "read" | "list" | "resolve" | "connect" | "datagrams" | "threads" | "pair" => {
-                assert_eq!(outcome, "can", "{line}")
+                assert_eq!(outcome, "can", "{line}");
             }
             "files" => assert!((40..64).contains(&outcome.parse::<u32>().unwrap()), "{line}"),
             _ => assert!(outcome.contains("(os error 1)") || outcome.contains("(os error 13)"), "{line}"),
