@@ -34,9 +34,10 @@ pub(crate) fn lost(error: tokio::task::JoinError) -> ProviderError {
 pub(crate) fn launch_failed(error: LaunchError) -> ProviderError {
     tracing::error!(error = chain(&error), "could not launch a sandbox");
     match error {
-        LaunchError::RequiresRoot => {
-            ProviderError::permanent("native_requires_root", "sandboxes with user ids of their own need a service that is root")
-        }
+        LaunchError::RequiresRoot => ProviderError::permanent(
+            "native_requires_root",
+            "sandboxes with user ids of their own need a service that is root",
+        ),
         LaunchError::Plan(_) | LaunchError::Handover(_) => {
             ProviderError::permanent("sandbox_plan", "the sandbox was described in a way that cannot be made")
         }

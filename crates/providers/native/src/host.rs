@@ -76,9 +76,7 @@ impl Host {
         let mut policy = match network {
             NetworkPolicy::Disabled => return Ok(None),
             NetworkPolicy::Restricted(hosts) => Policy::exact(label, names(hosts.iter())?),
-            NetworkPolicy::Enabled => {
-                Policy { ports: self.config.session_ports.clone(), ..Policy::open(label) }
-            }
+            NetworkPolicy::Enabled => Policy { ports: self.config.session_ports.clone(), ..Policy::open(label) },
         };
         allow(&mut policy, &self.config.extra_allowed);
         Ok(Some(policy))

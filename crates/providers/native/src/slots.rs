@@ -100,11 +100,11 @@ impl Slots {
     pub(crate) fn lease(&self, lease: &Lease) -> io::Result<Leased> {
         let mut workspaces = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         self.look(&mut workspaces)?;
+        let free: Vec<u32> = (0..self.count).filter(|slot| !workspaces.contains_key(slot)).collect();
         let held = |workspace| workspaces.values().filter(|found| **found == Some(workspace)).count();
-        if lease.workspace.is_some_and(|workspace| held(workspace) >= self.each as usize) {
+        if !free.is_empty() && lease.workspace.is_some_and(|workspace| held(workspace) >= self.each as usize) {
             return Ok(Leased::WorkspaceFull);
         }
-        let free: Vec<u32> = (0..self.count).filter(|slot| !workspaces.contains_key(slot)).collect();
         for slot in free {
             if self.put(slot, lease)? {
                 workspaces.insert(slot, lease.workspace);
@@ -249,6 +249,7 @@ mod tests {
         // The record says whose it was.
         let old = Holder::Environment { environment: ENVIRONMENT.parse().unwrap() };
         assert!(slots.ensure(0, &Lease { workspace: workspace(1), holder: old }).unwrap());
+        slots.release(3).unwrap();
         assert_eq!(lease(1), Leased::WorkspaceFull);
         assert_eq!(Slots::open(directory.clone(), 4, 2).unwrap().lease(&build(workspace(1))).unwrap(), {
             Leased::WorkspaceFull

@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn accounts_and_ranges_are_read() {
         let etc = tempfile::tempdir().unwrap();
-        std::fs::write(etc.path().join("passwd"), "root:x:0:0::/:/bin/sh\nbroken\nbig:x:4294967295:1::/:/bin/sh\n").unwrap();
+        std::fs::write(etc.path().join("passwd"), "root:x:0:0::/:/bin/sh\nbroken\nbig:x:4294967295:1::/:/bin/sh\n")
+            .unwrap();
         std::fs::write(etc.path().join("subuid"), "one:100000:65536\ntwo:x:1\n").unwrap();
         assert_eq!(taken(etc.path()), [0..1, u32::MAX..u32::MAX, 100_000..165_536]);
     }

@@ -58,8 +58,8 @@ pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
         let remembered = said.as_ref().and_then(|said| said.uid_base);
         let leases = data.join("environments/slots");
         let in_use = Slots::any(&leases).map_err(failed("list the slots", &leases))?;
-        let registry = Registry::open(&config.ranges, &data)
-            .map_err(failed("open the notes of user ids", &config.ranges))?;
+        let registry =
+            Registry::open(&config.ranges, &data).map_err(failed("open the notes of user ids", &config.ranges))?;
         let base = choose(config, &registry, remembered, in_use)?;
         registry
             .note(&Note::new(&range_of(base, config.slots), &data, &config.node))

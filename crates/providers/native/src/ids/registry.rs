@@ -43,9 +43,8 @@ impl Note {
 
     /// Whether its service is still where it was.
     fn counts(&self) -> bool {
-        Place::read(&self.data).is_ok_and(|place| {
-            place.is_some_and(|place| place.data == self.data && place.node == self.node)
-        })
+        Place::read(&self.data)
+            .is_ok_and(|place| place.is_some_and(|place| place.data == self.data && place.node == self.node))
     }
 }
 

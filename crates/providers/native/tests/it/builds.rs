@@ -11,8 +11,7 @@ use stead_domain::ports::{
 };
 use stead_domain::{ProjectId, WorkspaceId};
 
-use crate::fixture::{Fixture, Ids, run, until};
-use crate::needs_root;
+use crate::fixture::{Fixture, Ids, run, service_user, until};
 
 /// A step with a source at `/env/p` and a directory that it writes at `/env/p/.venv`.
 pub(crate) fn build(fixture: &Fixture) -> BuildSandboxSpec {
@@ -45,7 +44,6 @@ fn owner(path: &Path) -> (u32, u32) {
 
 #[tokio::test]
 async fn a_build_keeps_what_it_wrote_and_nothing_else() {
-    needs_root!();
     let fixture = Fixture::new();
     let provider = fixture.open();
     let built = fixture.directory("built");
@@ -59,13 +57,13 @@ async fn a_build_keeps_what_it_wrote_and_nothing_else() {
     let ran = crate::fixture::finish(runtime.exec(request).await.unwrap()).await;
     assert_eq!(ran.stdout, "one\nok\n");
     assert_eq!(ran.stderr.matches("Read-only file system").count(), 2, "{}", ran.stderr);
-    assert_eq!(owner(&built.join("bin/tool")).0, fixture.uid_base() + 1000);
+    assert_eq!(owner(&built.join("bin/tool")).0, fixture.owner(0));
     assert_eq!(sandbox.limits_reached().await, []);
     sandbox.close().await.unwrap();
 
-    assert_eq!(owner(&built), (0, 0o755));
-    assert_eq!(owner(&built.join("bin/tool")), (0, 0o755), "owned by the service, no set-id bits");
-    assert_eq!(owner(&built.join("link")).0, 0);
+    assert_eq!(owner(&built), (service_user(), 0o755));
+    assert_eq!(owner(&built.join("bin/tool")), (service_user(), 0o755), "owned by the service, no set-id bits");
+    assert_eq!(owner(&built.join("link")).0, service_user());
     assert!(!built.join("cached").exists());
     assert!(fixture.leases().is_empty() && fixture.groups().is_empty());
     assert!(fs::symlink_metadata("/etc/shadow").is_ok_and(|shadow| shadow.uid() == 0));
@@ -74,7 +72,6 @@ async fn a_build_keeps_what_it_wrote_and_nothing_else() {
 
 #[tokio::test]
 async fn limits_that_end_something_are_named() {
-    needs_root!();
     let fixture = Fixture::new();
     let provider = fixture.open();
     let cases = [
@@ -96,7 +93,6 @@ async fn limits_that_end_something_are_named() {
 
 #[tokio::test]
 async fn a_command_has_a_time_limit_and_a_build_that_is_dropped_is_closed() {
-    needs_root!();
     let fixture = Fixture::new();
     let provider = fixture.open();
     let mut spec = build(&fixture);
@@ -106,18 +102,17 @@ async fn a_command_has_a_time_limit_and_a_build_that_is_dropped_is_closed() {
     assert_eq!(ran.exit.reason, stead_domain::ports::ExitReason::TimeLimit);
     drop(sandbox);
     until("everything is given back", async || fixture.leases().is_empty()).await;
-    assert_eq!(owner(&fixture.directory("built").join("x")).0, 0);
+    assert_eq!(owner(&fixture.directory("built").join("x")).0, service_user());
     assert!(fixture.groups().is_empty());
 
     let mut spec = build(&fixture);
     spec.writable.push(("/x".into(), fixture.scratch.path().join("missing")));
     assert!(BuildSandboxes::open(&provider, spec).await.is_err());
-    assert!(fixture.leases().is_empty() && owner(&fixture.directory("built")).0 == 0);
+    assert!(fixture.leases().is_empty() && owner(&fixture.directory("built")).0 == service_user());
 }
 
 #[tokio::test]
 async fn a_step_may_write_over_what_it_was_given() {
-    needs_root!();
     let fixture = Fixture::new();
     let provider = fixture.open();
     let (lower, upper, work) = (fixture.directory("lower"), fixture.directory("upper"), fixture.directory("work"));
@@ -147,7 +142,10 @@ async fn a_step_may_write_over_what_it_was_given() {
     }
     assert_eq!(fs::read_to_string(upper.join("changed")).unwrap(), "old\nnew\nnew\n");
     assert_eq!(fs::read_to_string(lower.join("changed")).unwrap(), "old\n");
-    assert_eq!((owner(&upper.join("made/file")), owner(&upper.join("changed")).0), ((0, 0o755), 0));
+    assert_eq!(
+        (owner(&upper.join("made/file")), owner(&upper.join("changed")).0),
+        ((service_user(), 0o755), service_user())
+    );
     assert!(fs::symlink_metadata(upper.join("removed")).unwrap().rdev() == 0 && lower.join("removed").exists());
     assert_eq!(fs::read_dir(&work).unwrap().count(), 0);
     assert!(fixture.leases().is_empty());

@@ -8,8 +8,7 @@ use stead_domain::ports::{BuildSandboxes, Provider};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
 use crate::builds::build;
-use crate::fixture::{Fixture, Ids, known, plain, process, run, script, until};
-use crate::needs_root;
+use crate::fixture::{Fixture, Ids, known, plain, process, run, script, service_user, until};
 
 /// A runtime of its own for one life of the server; it ends as a killed process does, with nobody told.
 fn life<T: Send>(work: impl Future<Output = T> + Send) -> T {
@@ -25,7 +24,6 @@ fn is_alive(pid: i32) -> bool {
 
 #[test]
 fn a_restarted_server_ends_what_was_left() {
-    needs_root!();
     let fixture = Fixture::new();
     let (kept, lost) = (EnvironmentId::new(&Ids), EnvironmentId::new(&Ids));
     let workspace = WorkspaceId::new(&Ids);
@@ -64,7 +62,7 @@ fn a_restarted_server_ends_what_was_left() {
         assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
         assert_eq!(fixture.leases().keys().collect::<Vec<_>>(), ["0"]);
         let half = fixture.directory("built").join("half");
-        assert_eq!(fs::metadata(half).unwrap().uid(), 0, "what a build wrote is taken back");
+        assert_eq!(fs::metadata(half).unwrap().uid(), service_user(), "what a build wrote is taken back");
 
         let seen = provider.inspect(kept).await.unwrap();
         assert!(seen.exists && !seen.running && seen.last_operation == Some(made_by));
@@ -80,7 +78,6 @@ fn a_restarted_server_ends_what_was_left() {
 
 #[test]
 fn without_a_sweep_a_start_ends_the_old_tree_itself() {
-    needs_root!();
     let fixture = Fixture::new();
     let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
     let pid = life(async {
@@ -100,7 +97,6 @@ fn without_a_sweep_a_start_ends_the_old_tree_itself() {
 
 #[tokio::test]
 async fn the_death_of_process_1_is_noticed() {
-    needs_root!();
     let fixture = Fixture::new();
     let provider = fixture.open();
     let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
@@ -124,7 +120,6 @@ async fn the_death_of_process_1_is_noticed() {
 
 #[tokio::test]
 async fn a_runtime_that_does_not_speak_leaves_nothing() {
-    needs_root!();
     let mut fixture = Fixture::new();
     fixture.config.runtime = stead_provider_native::RuntimeProgram::File { path: "/bin/true".into(), sha256: None };
     let provider = fixture.open();

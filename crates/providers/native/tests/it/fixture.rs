@@ -13,8 +13,8 @@ use stead_domain::ports::{
     Exec, ExecEvent, ExecExit, ExecRequest, IdSource, Outcome, OutputStream, Program, Provider, Runtime, StartSpec,
 };
 use stead_outbound::Dialer;
-use stead_sandbox::cgroup::CgroupManager;
 use stead_provider_native::{NativeConfig, NativeProvider, RuntimeProgram, UIDS_PER_SLOT};
+use stead_sandbox::cgroup::CgroupManager;
 use tempfile::TempDir;
 
 /// Slots of each fixture.
@@ -36,9 +36,33 @@ fn program(name: &str, package: &str, variable: &str, once: &Once) -> PathBuf {
     test.parent().and_then(Path::parent).unwrap().join(name)
 }
 
-fn runtime() -> PathBuf {
+pub(crate) fn runtime() -> PathBuf {
     static ONCE: Once = Once::new();
     program("stead-runtime", "stead-runtime", "STEAD_RUNTIME", &ONCE)
+}
+
+/// Who this run of the tests is, and so how it makes sandboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The host's root: a range of ids for each sandbox.
+    Root,
+    /// An ordinary user: one id for all.
+    User,
+}
+
+/// Prints the mode, so that a reader of the output knows which of the two runs it is of.
+pub(crate) fn mode() -> Mode {
+    let (mode, name) = match rustix::process::geteuid() {
+        user if user.is_root() => (Mode::Root, "root".to_string()),
+        user => (Mode::User, format!("ordinary user {user}")),
+    };
+    println!("mode: {name}");
+    mode
+}
+
+/// The host user that the service is.
+pub(crate) fn service_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// Directories and names; providers come and go on them.
@@ -91,6 +115,14 @@ impl Fixture {
     /// The first host user id of slot 0.
     pub(crate) fn uid_base(&self) -> u32 {
         self.config.uid_base.unwrap()
+    }
+
+    /// The host user of a slot's files and processes.
+    pub(crate) fn owner(&self, slot: u32) -> u32 {
+        match mode() {
+            Mode::Root => self.uid_base() + slot * UIDS_PER_SLOT + 1000,
+            Mode::User => service_user(),
+        }
     }
 
     /// Who has which slot, as written.

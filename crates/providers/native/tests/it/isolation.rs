@@ -6,11 +6,9 @@ use stead_domain::ports::Provider;
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
 use crate::fixture::{Fixture, Ids, known, plain, process, run};
-use crate::needs_root;
 
 #[tokio::test]
 async fn nothing_of_the_service_shows_inside() {
-    needs_root!();
     let mut fixture = Fixture::new();
     let (bundle, tools) = (fixture.scratch.path().join("bundle"), fixture.directory("tools"));
     fs::write(&bundle, "ours\n").unwrap();
@@ -35,7 +33,7 @@ async fn nothing_of_the_service_shows_inside() {
     // Process 1 belongs to the slot's range, and its token is nowhere among what it was given.
     let pid = process(&provider, environment).await;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let uid = fixture.uid_base() + 1000;
+    let uid = fixture.owner(0);
     assert!(status.contains(&format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
     assert!(status.contains("CapEff:\t0000000000000000\n"));
     let launch = fs::read_to_string(fixture.config.run.join("e0/launch.json")).unwrap();

@@ -1,22 +1,23 @@
-//! Real sandboxes of the native provider, made as root.
+//! Real sandboxes of the native provider: every test runs as root and, in a second run that `ordinary` starts, as an ordinary user.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, and so may what it calls")]
 
 mod builds;
 mod contract;
 mod crashes;
+mod egress;
 mod fixture;
 mod isolation;
 mod network;
+mod ordinary;
 mod sessions;
 
-/// Leaves the test when it cannot make sandboxes, saying so; with `STEAD_NO_SKIP=1` that is a failure.
+/// Leaves the test when it is about what only root has, saying so.
 #[macro_export]
-macro_rules! needs_root {
-    () => {
-        if !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("STEAD_NO_SKIP").is_none(), "cannot run here: sandboxes need root");
-            println!("skipped: sandboxes need root");
+macro_rules! only_for_root {
+    ($reason:literal) => {
+        if $crate::fixture::mode() != $crate::fixture::Mode::Root {
+            println!("skipped: not for an ordinary user: {}", $reason);
             return;
         }
     };
