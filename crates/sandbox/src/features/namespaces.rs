@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, WaitOptions};
 
 use super::kernel::feature;
 use super::mounts::into_io;
@@ -65,28 +65,45 @@ pub(super) fn namespaces(who: Who) -> Feature {
 /// Some distributions let everyone make a user namespace and take its powers away, so one of them is used.
 fn enter_own() -> io::Result<()> {
     ordinary::enter_own_namespaces().map_err(into_io)?;
-    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&context)?;
-    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?;
-    Ok(())
+    mount("tmpfs")
 }
 
+/// Makes a process in all namespaces of a sandbox, maps its ids and lets it mount a process file system, which the kernel
+/// refuses where the host's own is covered in part.
 fn make(map: &str) -> io::Result<()> {
+    let (held, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match clone_into_namespaces(NAMESPACES, false, None)? {
         Cloned::Child => {
-            // Waits to be mapped, so that the parent has someone to map, and is killed if it is not.
-            std::thread::sleep(std::time::Duration::from_secs(1));
-            std::process::exit(0)
+            drop(hold);
+            // Ends when the ids are mapped, or were refused.
+            let _ = rustix::io::read(&held, &mut [0_u8]);
+            let errno = mount("proc").map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0);
+            std::process::exit(errno)
         }
         Cloned::Parent { pid, .. } => {
             let mapped = fs::write(format!("/proc/{pid}/uid_map"), map);
-            if let Some(pid) = Pid::from_raw(pid) {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-                let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+            drop(hold);
+            let ended = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty())?;
+            mapped?;
+            match ended.and_then(|(_, status)| status.exit_status()) {
+                Some(0) => Ok(()),
+                Some(errno) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    Err(io::Error::new(error.kind(), format!("no process file system can be mounted in them: {error}")))
+                }
+                None => Err(io::ErrorKind::Unsupported.into()),
             }
-            mapped
         }
     }
+}
+
+fn mount(kind: &str) -> io::Result<()> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    Ok(())
 }
 
 fn fix(who: Who, read: impl Fn(&str) -> Option<String>) -> &'static str {

@@ -47,7 +47,7 @@ fn set_up(
     rustix::system::sethostname(plan.hostname.as_bytes()).at(Step::Network, "host name")?;
     loopback::bring_up()?;
     root::build_and_enter(&plan, sources)?;
-    privileges::forbid_nested_user_namespaces()?;
+    privileges::bound_user_namespace()?;
     await_byte(told, GROUPS_JOINED, Step::Cgroup)?;
     privileges::enter_own_cgroup_namespace()?;
 

@@ -1,6 +1,7 @@
 //! Ids, capabilities and namespaces of the process inside.
 
 use std::fs;
+use std::io;
 
 use rustix::process::{Gid, Uid};
 
@@ -32,10 +33,21 @@ pub(super) fn leave_session_keyring() -> Result<(), Failure> {
     }
 }
 
-/// Sets this namespace's own bound on user namespaces to zero: a second fence behind the filter.
-pub(super) fn forbid_nested_user_namespaces() -> Result<(), Failure> {
-    let path = "/proc/sys/user/max_user_namespaces";
-    fs::write(path, "0").at(Step::Privileges, path)
+/// What the sandbox's user namespace may have of things that are counted for whoever made it as well, and so for all sandboxes
+/// and the service together. No user namespaces, a second fence behind the filter; and of the machine's few instances for
+/// watching files no more than its programs need.
+const BOUNDS_OF_THE_NAMESPACE: [(&str, &str); 3] = [
+    ("/proc/sys/user/max_user_namespaces", "0"),
+    ("/proc/sys/user/max_inotify_instances", "32"),
+    ("/proc/sys/user/max_inotify_watches", "65536"),
+];
+
+/// Sets the bounds of this user namespace. A kernel built without inotify has no such file.
+pub(super) fn bound_user_namespace() -> Result<(), Failure> {
+    BOUNDS_OF_THE_NAMESPACE.iter().try_for_each(|(path, bound)| match fs::write(path, bound) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.contains("inotify") => Ok(()),
+        outcome => outcome.at(Step::Privileges, path),
+    })
 }
 
 /// Makes the control group the process is in by now the root of what it can see.

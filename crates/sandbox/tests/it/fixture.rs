@@ -185,7 +185,6 @@ impl Bench {
 
 /// A prefix of its own for every test, so that they can run side by side.
 pub(crate) struct Groups {
-    prefix: String,
     pub(crate) manager: CgroupManager,
 }
 
@@ -193,7 +192,8 @@ impl Groups {
     pub(crate) fn new(test: &str) -> Self {
         let prefix = format!("stead-test-{test}-{}", std::process::id());
         let manager = CgroupManager::detect(&prefix).unwrap();
-        Self { prefix, manager }
+        println!("control groups: killed at once: {}, {:?}", manager.kills_at_once(), manager.notes());
+        Self { manager }
     }
 }
 
@@ -203,11 +203,7 @@ impl Drop for Groups {
             let _ = self.manager.kill(&name);
             let _ = self.manager.remove(&name);
         }
-        for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
-            if line.contains(" - cgroup") {
-                let _ = fs::remove_dir(Path::new(line.split(' ').nth(4).unwrap_or("/")).join(&self.prefix));
-            }
-        }
+        self.manager.retire();
     }
 }
 

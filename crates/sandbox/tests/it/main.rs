@@ -11,14 +11,3 @@ mod mounts;
 mod ordinary;
 mod start;
 mod usage;
-
-/// Leaves the test when it is about what only root has, saying so.
-#[macro_export]
-macro_rules! only_for_root {
-    ($reason:literal) => {
-        if $crate::fixture::mode() != $crate::fixture::Mode::Root {
-            println!("skipped: not for an ordinary user: {}", $reason);
-            return;
-        }
-    };
-}

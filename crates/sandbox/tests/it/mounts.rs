@@ -84,6 +84,20 @@ fn layers_stack_and_a_build_writes_to_its_own() {
 }
 
 #[test]
+fn a_directory_with_mounts_beneath_can_be_shown_and_its_devices_stay_closed() {
+    let mut bench = Bench::new();
+    // An ordinary user cannot show it without them.
+    bench.plan.mounts.push(Mount::OverlayReadOnly { lowers: vec!["/dev".into()], target: "/env/devices".into() });
+    bench.plan.mounts.push(Mount::BindWritable { source: "/dev".into(), target: "/env/writable".into() });
+    let ran = bench.run(
+        "ls /env/devices/null; for d in devices writable; do (cat /env/$d/zero) 2>&1; (: > /env/$d/null) 2>&1; done; true",
+    );
+    println!("{}", ran.output);
+    assert!(ran.output.starts_with("/env/devices/null\n"), "{}", ran.output);
+    assert_eq!(ran.output.matches("ermission denied").count(), 4, "{}", ran.output);
+}
+
+#[test]
 fn a_socket_of_the_service_can_be_shown_inside() {
     let mut bench = Bench::new();
     let socket = bench.path("run/egress.sock");

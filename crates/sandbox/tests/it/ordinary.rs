@@ -1,6 +1,8 @@
 //! The whole suite once more, as an ordinary user.
 
-use std::os::unix::process::CommandExt;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fixture::{Mode, mode};
@@ -18,13 +20,18 @@ fn every_test_holds_for_an_ordinary_user_too() {
         return;
     }
     let user = FIRST_USER + std::process::id();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .env(SECOND_RUN, "1")
+    let delegated = Delegated::to(user);
+    // The shell is still root's when it joins the group.
+    let output = Command::new("/bin/sh")
+        .args(["-c", "test -z \"$GROUP\" || echo $$ > \"$GROUP/cgroup.procs\"; exec setpriv \"$@\"", "sh"])
+        .args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()])
+        .arg(std::env::current_exe().unwrap())
         .arg("--nocapture")
-        .uid(user)
-        .gid(user)
+        .env(SECOND_RUN, "1")
+        .env("GROUP", delegated.directory.as_deref().unwrap_or(Path::new("")))
         .output()
         .unwrap();
+    drop(delegated);
     println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "the run as an ordinary user failed");
     let ran = String::from_utf8_lossy(&output.stdout);
@@ -33,3 +40,32 @@ fn every_test_holds_for_an_ordinary_user_too() {
 
 /// Set for the second run.
 const SECOND_RUN: &str = "STEAD_SANDBOX_TEST_ORDINARY_USER";
+
+/// A version 2 control group that belongs to the user, as a service manager delegates one; none where the host has no such
+/// hierarchy.
+struct Delegated {
+    directory: Option<PathBuf>,
+}
+
+impl Delegated {
+    fn to(user: u32) -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let unified = mounts.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
+        let directory = unified.map(|mount| Path::new(mount).join(format!("stead-test-delegated-{user}")));
+        if let Some(directory) = &directory {
+            fs::create_dir(directory).unwrap();
+            for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+                chown(directory.join(file), Some(user), Some(user)).unwrap();
+            }
+        }
+        Self { directory }
+    }
+}
+
+impl Drop for Delegated {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
