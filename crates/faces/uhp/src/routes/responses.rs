@@ -74,7 +74,7 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         verbatim: Some(Value::Array(input.items)),
         instructions: guidance(task.instructions.as_deref(), &input.guidance),
     };
-    let started = engine.turn_start(&caller, request).await?;
+    let started = engine.turn_start(&caller, request).await.map_err(|error| task.refused(error))?;
     deliver(engine, caller, started, delivery).await
 }
 

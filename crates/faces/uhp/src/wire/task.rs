@@ -149,6 +149,15 @@ impl CreateResponse {
         ids::parse_environment(id).map(ProjectChoice::Named).map_err(|error| error.at(param))
     }
 
+    /// A refusal of the environment, at the field that named it.
+    pub fn refused(&self, error: Error) -> Error {
+        let inside = matches!(self.text("environment"), Ok(Some(_)));
+        if error.param.as_deref() != Some("turn.project") || inside || !matches!(self.environment, Field::Given(_)) {
+            return error;
+        }
+        error.at("environment")
+    }
+
     /// The version of the environment that the session shall read from now on.
     pub fn version(&self) -> Result<Option<VersionChoice>> {
         let refused =
@@ -231,6 +240,18 @@ mod tests {
         assert_eq!(both.environment().unwrap_err().param.as_deref(), Some("environment"));
         let made_up = read(json!({"input": "x", "environment": "nonsense"}));
         assert_eq!(made_up.environment().unwrap_err().code, stead_domain::Code::ProjectNotFound);
+        // The field that the refusal of the core is put at.
+        for (body, param) in [
+            (json!({"environment": "a"}), "environment"),
+            (json!({"metadata": {"environment": "a"}}), "turn.project"),
+            (json!({"environment": "a", "metadata": {"environment": "a"}}), "turn.project"),
+            (json!({"previous_response_id": "r"}), "turn.project"),
+        ] {
+            let mut body = body;
+            body["input"] = json!("x");
+            let refused = Error::new(stead_domain::Code::ProjectNotFound, "none").at("turn.project");
+            assert_eq!(read(body).refused(refused).param.as_deref(), Some(param));
+        }
     }
 
     #[test]
