@@ -8,7 +8,7 @@ use crate::program::{ran, stead};
 fn help_is_data_and_names_every_command() {
     let help = ran(stead().arg("--help"));
     assert_eq!((help.status, help.stderr.as_str()), (0, ""));
-    for command in ["serve", "doctor", "key", "package", "project", "run", "runtimes", "session"] {
+    for command in ["serve", "doctor", "key", "package", "project", "run", "runtimes", "session", "workspace"] {
         assert!(help.stdout.lines().any(|line| line.trim_start().starts_with(command)), "{command}\n{}", help.stdout);
     }
     let project = ran(stead().args(["project", "--help"]));
@@ -91,7 +91,7 @@ fn with_json_an_error_is_one_object_and_run_has_a_status_of_its_own() {
 
 #[test]
 fn lists_have_their_short_name() {
-    for noun in ["project", "session", "key"] {
+    for noun in ["project", "session", "key", "workspace"] {
         let help = ran(stead().args([noun, "--help"]));
         assert!(help.stdout.contains("[alias: ls]"), "{}", help.stdout);
         let listed = ran(stead().args(["--url", "http://127.0.0.1:1", noun, "ls"]));

@@ -21,6 +21,7 @@ mod git_server;
 mod isolation;
 mod layers;
 mod misuse;
+mod network;
 mod node_locks;
 mod objects;
 mod packages;

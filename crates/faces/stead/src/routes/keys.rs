@@ -52,7 +52,13 @@ pub(crate) async fn revoke(
     Query(of): Query<OfWorkspace>,
 ) -> Answer<Json<wire::Key>> {
     caller.require_keys()?;
-    let key = state.engine.key_revoke(&caller, of.workspace.as_deref(), named::key(&id)?).await?;
+    let workspace = of.workspace.as_deref();
+    let id = match named::key(&id) {
+        Ok(id) => id,
+        // The workspace is missing first, as it is for what is an id.
+        Err(missing) => return Err(state.engine.key_list(&caller, workspace).await.err().unwrap_or(missing).into()),
+    };
+    let key = state.engine.key_revoke(&caller, workspace, id).await?;
     Ok(Json(shown(&key)))
 }
 
