@@ -1,6 +1,6 @@
 //! Moving a stream between two sockets without copying it through this process.
 //!
-//! Each direction of a tunnel has a pipe: bytes are spliced from one socket into the pipe and from the pipe into the
+//! Each direction of a tunnel has a pipe, and so has the body of a large response: bytes are spliced from one socket into the pipe and from the pipe into the
 //! other socket. The pipe is empty before every read, so "would block" always speaks of the socket.
 
 use std::io;
@@ -17,7 +17,7 @@ const WIDE: usize = 1024 * 1024;
 /// are a bounded good of the user.
 const BULK: usize = 32 * 1024;
 
-/// One end of a tunnel.
+/// One end of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Socket<'a> {
     Client(&'a UnixStream),
@@ -63,7 +63,8 @@ impl Socket<'_> {
         }
     }
 
-    fn finish(&self) -> io::Result<()> {
+    /// Tells the other side that nothing more is sent.
+    pub(crate) fn finish(&self) -> io::Result<()> {
         let finished = match self {
             Self::Client(socket) => rustix::net::shutdown(socket, Shutdown::Write),
             Self::Upstream(socket) => rustix::net::shutdown(socket, Shutdown::Write),
@@ -76,27 +77,30 @@ impl Socket<'_> {
     }
 }
 
-/// Moves all bytes from one socket to the other, then closes the other's sending side. `moved` is told of every step
-/// and may end the stream by failing.
+/// Moves bytes from one socket to the other until the first has no more or `limit` is reached; returns how many. `moved` is told
+/// of every step and may end the stream by failing.
 pub(crate) async fn pump(
     from: Socket<'_>,
     to: Socket<'_>,
     pipe: Pipe,
+    limit: u64,
     moved: impl Fn(u64) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
     let splice = |input: &dyn AsFd, output: &dyn AsFd, count| {
         rustix::pipe::splice(input.as_fd(), None, output.as_fd(), None, count, flags)
     };
     let mut wide = false;
-    loop {
+    let mut total = 0;
+    while total < limit {
+        let room = usize::try_from(limit - total).unwrap_or(usize::MAX).min(WIDE);
         let read = from.when(Interest::READABLE, || match from {
-            Socket::Client(socket) => splice(socket, &pipe.writer, WIDE),
-            Socket::Upstream(socket) => splice(socket, &pipe.writer, WIDE),
+            Socket::Client(socket) => splice(socket, &pipe.writer, room),
+            Socket::Upstream(socket) => splice(socket, &pipe.writer, room),
         });
         let count = read.await?;
         if count == 0 {
-            return to.finish();
+            break;
         }
         let mut left = count;
         while left > 0 {
@@ -108,9 +112,11 @@ pub(crate) async fn pump(
             left -= written;
             moved(written as u64)?;
         }
+        total += count as u64;
         if !wide && count >= BULK {
             pipe.widen();
             wide = true;
         }
     }
+    Ok(total)
 }

@@ -56,8 +56,14 @@ pub(crate) async fn run(
         if let (Ok(up), Ok(down)) = (Pipe::new(), Pipe::new()) {
             let client = Socket::Client((*reader.uncounted()).as_ref());
             let upstream = Socket::Upstream(&upstream);
-            let up = splice::pump(client, upstream, up, |count| traffic.sent(count));
-            let down = splice::pump(upstream, client, down, |count| traffic.received(count));
+            let up = async {
+                splice::pump(client, upstream, up, u64::MAX, |count| traffic.sent(count)).await?;
+                upstream.finish()
+            };
+            let down = async {
+                splice::pump(upstream, client, down, u64::MAX, |count| traffic.received(count)).await?;
+                client.finish()
+            };
             tokio::try_join!(up, down).map(|_| ())
         } else {
             // Out of descriptors: copying needs no more of them.

@@ -229,3 +229,44 @@ async fn a_client_that_has_said_all_still_gets_its_answer() {
     client.shutdown().await.unwrap();
     assert!(read_all(&mut client).await.ends_with("\r\n\r\nhi"));
 }
+
+#[tokio::test]
+async fn a_large_body_arrives_whole_and_no_more_than_it() {
+    const LENGTH: usize = 3_000_000;
+    let body = |length: usize| (0..length).map(|at| (at % 251) as u8).collect::<Vec<_>>();
+    let address = upstream(move |mut stream| async move {
+        let request = read_until(&mut stream, "\r\n\r\n").await;
+        let (said, sent) = match request.split(' ').nth(1) {
+            // More than was said, less than was said, and up to the close.
+            Some("/more") => (Some(LENGTH), LENGTH + 100_000),
+            Some("/less") => (Some(LENGTH), LENGTH - 1),
+            _ => (None, LENGTH),
+        };
+        let said = said.map(|said| format!("Content-Length: {said}\r\n")).unwrap_or_default();
+        // The client may have what it wants before all is sent.
+        let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\n{said}\r\n").as_bytes()).await;
+        let _ = stream.write_all(&body(sent)).await;
+    })
+    .await;
+    let proxy = restricted(&[address]);
+    let ok = format!("ok.test:{}", address.port());
+    for (path, goes_on) in [("more", true), ("less", false), ("close", false)] {
+        let mut client = proxy.client().await;
+        client.write_all(get(&ok).replacen("/ HTTP", &format!("/{path} HTTP"), 1).as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await.unwrap());
+        }
+        let mut received = vec![0; if path == "less" { LENGTH - 1 } else { LENGTH }];
+        client.read_exact(&mut received).await.unwrap();
+        assert!(received == body(received.len()), "{path}");
+        if goes_on {
+            // The surplus is not taken for the next answer.
+            client.write_all(get("other.test").as_bytes()).await.unwrap();
+            assert_eq!(refusal(&read_all(&mut client).await), "name_not_allowed", "{path}");
+        } else {
+            assert_eq!(read_all(&mut client).await, "", "{path}");
+        }
+    }
+    assert!(proxy.handle.stats().bytes_down > 3 * (LENGTH as u64 - 1));
+}
