@@ -56,13 +56,19 @@ impl Engine {
             BuildNetwork::Restricted(open) => {
                 open.iter().any(|entry| entry == host || without_port(entry).is_some_and(|name| name == host))
             }
-            BuildNetwork::Enabled => without_port(host).is_none(),
+            BuildNetwork::Enabled(_) => without_port(host).is_none(),
             BuildNetwork::Disabled | BuildNetwork::Only(_) => false,
         };
         let (denied, beyond): (Vec<&str>, Vec<&str>) = hosts.iter().map(String::as_str).partition(|host| is_open(host));
         let quoted = |hosts: &[&str]| format!("`{}`", hosts.join("`, `"));
         let mut said = Vec::new();
-        if !beyond.is_empty() {
+        if !beyond.is_empty() && *network == BuildNetworkPolicy::Enabled {
+            said.push(format!(
+                "{} cannot be reached, as builds do not open the port; the operator can add the host with its port to \
+                 `builds.registries`",
+                quoted(&beyond)
+            ));
+        } else if !beyond.is_empty() {
             said.push(format!(
                 "{} cannot be reached, as the build's network is `{}`; the project's build network can name such hosts or be \
                  `enabled`, and the operator can add registries to `builds.registries`",
@@ -88,7 +94,7 @@ impl Engine {
             BuildNetworkPolicy::Disabled => BuildNetwork::Disabled,
             BuildNetworkPolicy::Registries => BuildNetwork::Restricted(besides(&mut std::iter::empty())),
             BuildNetworkPolicy::Restricted(hosts) => BuildNetwork::Restricted(besides(&mut hosts.iter())),
-            BuildNetworkPolicy::Enabled => BuildNetwork::Enabled,
+            BuildNetworkPolicy::Enabled => BuildNetwork::Enabled(self.settings.registries.clone()),
         }
     }
 }

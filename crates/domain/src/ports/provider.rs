@@ -179,8 +179,9 @@ pub enum BuildNetwork {
     /// The egress proxy with exact hosts, each a name or an address, with a port where it is not one of the web's; the operator's
     /// registries among them may have addresses that are denied otherwise.
     Restricted(BTreeSet<String>),
-    /// The egress proxy with open names, and the operator's registries.
-    Enabled,
+    /// The egress proxy with open names. The ports of these hosts, written as those of a restricted network, are open besides, and
+    /// the operator's registries may have addresses that are denied otherwise.
+    Enabled(BTreeSet<String>),
     /// The egress proxy with one host.
     Only(Endpoint),
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stead_domain::network::NetworkPolicy;
@@ -99,11 +99,12 @@ impl Host {
                 open_ports(&mut policy, wanted.ports.iter().chain(&self.registries.ports).copied());
                 Ok(Some(policy))
             }
-            BuildNetwork::Enabled => {
+            BuildNetwork::Enabled(hosts) => {
                 let mut policy = Policy::open(label);
                 allow(&mut policy, &self.config.extra_allowed);
                 policy.registry_hosts.clone_from(&self.registries.hosts);
-                open_ports(&mut policy, self.registries.ports.iter().copied());
+                let named = Registries::parse(hosts)?;
+                open_ports(&mut policy, named.ports.iter().chain(&self.registries.ports).copied());
                 Ok(Some(policy))
             }
             BuildNetwork::Only(endpoint) => only(endpoint, label).map(Some),
@@ -131,6 +132,11 @@ impl Host {
                 }
             }
         })
+    }
+
+    /// Who has to measure a sandbox's files, where the service cannot.
+    pub(crate) fn measurer(&self) -> Option<PathBuf> {
+        self.users.is_own().then(|| self.config.launcher.clone())
     }
 
     /// Removes what a sandbox that does not run has outside its files. Blocking.

@@ -94,7 +94,7 @@ async fn registries_are_for_builds_alone() {
     let url = format!("http://localhost:{}/", registry.port());
 
     let mut spec = build(&fixture);
-    spec.network = BuildNetwork::Enabled;
+    spec.network = BuildNetwork::Enabled(BTreeSet::new());
     let sandbox = BuildSandboxes::open(&provider, spec).await.unwrap();
     let ran = run(&*sandbox.runtime(), &fetch(&url)).await.stdout;
     assert_eq!(ran, "hello\nrefused\n");
