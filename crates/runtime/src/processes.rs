@@ -49,6 +49,11 @@ pub(crate) fn processor_ms(pid: Pid) -> Option<u64> {
     stat(pid.as_raw_nonzero().get()).map(|stat| stat.ticks * 10)
 }
 
+/// Whether a process stands still because a signal has stopped it.
+pub(crate) fn is_stopped(pid: Pid) -> bool {
+    stat(pid.as_raw_nonzero().get()).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+}
+
 fn table() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal};
 use stead_link::{ErrorCode, ExecRequest, ExitReason, ExitReport, Kind, Program, Reply, StdinMode};
 
 use crate::connection::Connection;
+use crate::processes;
 use crate::readiness::{Interests, Source};
 use crate::supervisor::orders::{self, Ended, Order, Received, Report};
 use pipes::{InputPipe, OutputPipe};
@@ -23,9 +24,11 @@ use start::{Script, start};
 
 /// How long output is waited for after the main process has ended.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long after a limit or a kill a supervisor may take to report the end, its patience with the kernel included. One that
-/// takes longer was stopped from inside.
-const OVERDUE: Duration = Duration::from_secs(15);
+/// How long after a limit or a kill a supervisor is looked at for the first time, and how often from then on.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long after a limit or a kill a supervisor may take to report the end. Code of the environment may have stopped it or taken
+/// its means away, and what it has not killed by then process 1 kills.
+const OVERDUE: Duration = Duration::from_secs(3);
 
 /// Who waits for a command: a connection and a stream on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +52,23 @@ pub(crate) struct Exec {
     /// The reason to report when the supervisor ends without a word.
     killed: Option<ExitReason>,
     /// When the supervisor must have reported the end.
-    overdue: Option<Instant>,
+    overdue: Option<Overdue>,
     ended: Option<(Ended, Instant)>,
     finished: bool,
+}
+
+/// When a supervisor is to be looked at next, and when it has had its time.
+#[derive(Debug, Clone, Copy)]
+struct Overdue {
+    look: Instant,
+    last: Instant,
+}
+
+impl Overdue {
+    /// From a limit or a kill on; none when that is beyond what the clock can name.
+    fn from(instant: Instant) -> Option<Self> {
+        Some(Self { look: instant.checked_add(LOOK)?, last: instant.checked_add(OVERDUE)? })
+    }
 }
 
 impl Exec {
@@ -89,7 +106,7 @@ impl Exec {
         self.overdue = self
             .request
             .time_limit_ms
-            .and_then(|limit| Instant::now().checked_add(Duration::from_millis(limit))?.checked_add(OVERDUE));
+            .and_then(|limit| Overdue::from(Instant::now().checked_add(Duration::from_millis(limit))?));
         self.request.env.clear();
         if let Some(stdin) = started.stdin {
             self.stdin.open(stdin);
@@ -134,20 +151,28 @@ impl Exec {
     /// When this wants to be looked at though nothing is ready.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let Some((_, deadline)) = &self.ended else {
-            return self.overdue;
+            return self.overdue.map(|overdue| overdue.look);
         };
         let drained = self.outputs.iter().all(|pipe| pipe.must_read() == 0);
         (!self.finished && drained).then_some(*deadline)
     }
 
-    /// Kills a supervisor that does not do its work; its end is seen on its socket, and what it leaves behind is process 1's.
+    /// Kills a supervisor that does not do its work, at once when it stands still; its end is seen on its socket, and what it
+    /// leaves behind is process 1's.
     pub(crate) fn kill_overdue(&mut self) {
-        if self.ended.is_some() || self.overdue.is_none_or(|overdue| Instant::now() < overdue) {
+        let now = Instant::now();
+        let Some(overdue) = self.overdue.filter(|overdue| self.ended.is_none() && now >= overdue.look) else {
+            return;
+        };
+        let pid = self.supervisor_pid().and_then(Pid::from_raw);
+        if now < overdue.last && !pid.is_some_and(processes::is_stopped) {
+            let look = now.checked_add(LOOK).map_or(overdue.last, |look| look.min(overdue.last));
+            self.overdue = Some(Overdue { look, ..overdue });
             return;
         }
         self.overdue = None;
         self.killed.get_or_insert(ExitReason::TimeLimit);
-        if let Some(pid) = self.supervisor_pid().and_then(Pid::from_raw) {
+        if let Some(pid) = pid {
             // It may just have ended by itself.
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
@@ -322,7 +347,7 @@ impl Exec {
         match &self.supervisor {
             Some((control, _)) => {
                 orders::order(control.as_fd(), &Order::Kill(reason));
-                self.overdue = Instant::now().checked_add(OVERDUE);
+                self.overdue = Overdue::from(Instant::now());
             }
             None => self.end(Ended { code: None, signal: None, reason, cpu_ms: None, survivors: 0 }),
         }

@@ -331,9 +331,16 @@ impl Runtime {
         }
     }
 
-    /// Kills what a supervisor left behind that was killed from inside: all children here that are no supervisors.
+    /// Kills what a supervisor left behind that was killed: all children here that are no supervisors. Where there is no other
+    /// command that is everyone, and takes no look at the process table, which code of the environment may have made
+    /// impossible (`prlimit` asks only for the same user).
     fn kill_orphans(&mut self) {
         let supervisors: BTreeSet<i32> = self.execs.values().filter_map(Exec::supervisor_pid).collect();
-        processes::kill_descendants(rustix::process::getpid(), &supervisors, || processes::reap(|_, _| {}));
+        let (myself, reap) = (rustix::process::getpid(), || processes::reap(|_, _| {}));
+        if supervisors.is_empty() && myself == Pid::INIT {
+            processes::kill_namespace(reap);
+        } else {
+            processes::kill_descendants(myself, &supervisors, reap);
+        }
     }
 }

@@ -79,6 +79,41 @@ for code in (-1, -3, -4, -5, -60):
     assert!(runtime.child.wait().unwrap().success());
 }
 
+/// Who takes the descriptors of the supervisor away has no more time than its limit, and who takes those of process 1 ends
+/// everything, itself as well.
+#[tokio::test]
+async fn taking_means_away_saves_nobody() {
+    need_root!();
+    let mut runtime = start("64323").await;
+    let client = runtime.client().await;
+    let text = |victim: &str| {
+        format!(
+            "(setsid sleep 987.821 &); python3 -c 'import resource
+resource.prlimit({victim}, resource.RLIMIT_NOFILE, (0, 0))' && echo taken; sleep 987.821"
+        )
+    };
+    let began = Instant::now();
+    let limit = Duration::from_millis(800);
+    let outcome = client.exec(limited(text("'$PPID'"), limit)).await.unwrap().collect(PLENTY).await.unwrap();
+    assert_eq!((outcome.exit.reason, outcome.stdout.as_slice()), (ExitReason::TimeLimit, &b"taken\n"[..]));
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert_eq!(crate::runtime::running(&["sleep 987.821"]), Vec::<String>::new());
+    assert!(client.exec(limited(text("1"), limit)).await.unwrap().collect(PLENTY).await.is_err());
+    runtime.child.wait().unwrap();
+    assert_eq!(crate::runtime::running(&["sleep 987.821"]), Vec::<String>::new());
+}
+
+/// When memory runs out the command goes, and everything that it has started with it, before its watchers.
+#[tokio::test]
+async fn the_kernel_takes_the_command_first() {
+    let runtime = Runtime::start();
+    let client = runtime.client().await;
+    let text = "cat /proc/$PPID/oom_score_adj /proc/self/oom_score_adj; bash -c 'cat /proc/self/oom_score_adj'";
+    let outcome = client.exec(script(text)).await.unwrap().collect(PLENTY).await.unwrap();
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    assert_eq!(String::from_utf8_lossy(&outcome.stdout), format!("{own}500\n500\n"));
+}
+
 /// A bomb that fills the user's processes is ended by its time limit, and one that has left its command by the kill of everything.
 #[tokio::test]
 async fn fork_bombs_are_ended() {

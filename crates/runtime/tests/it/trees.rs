@@ -77,13 +77,30 @@ async fn killing_the_supervisor_saves_nobody() {
 async fn stopping_the_supervisor_saves_nobody() {
     let runtime = Runtime::start();
     let client = runtime.client().await;
-    let text = "(setsid sleep 987.735 &); kill -STOP $PPID; sleep 987.735";
+    let still = "(setsid sleep 987.735 &); kill -STOP $PPID; sleep 987.735";
+    // One that is let go and stopped again, by a process that ignores what can be ignored.
+    let now_and_then = "trap '' TERM INT HUP QUIT; one=$PPID; export one
+        setsid bash -c 'while :; do kill -STOP $one; kill -CONT $one; kill -STOP $one; sleep 0.01; done # 987.735' & sleep 987.735";
+    for text in [still, now_and_then] {
+        let began = Instant::now();
+        let spec = limited(text, Duration::from_millis(300));
+        let outcome = client.exec(spec).await.unwrap().collect(PLENTY).await.unwrap();
+        assert_eq!(outcome.exit.reason, ExitReason::TimeLimit);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(running(&["987.735"]), Vec::<String>::new());
+    }
+    // The server's kill and the output limit need no supervisor either.
+    let mut flood = script("sleep 0.2; kill -STOP $PPID; yes 987.736");
+    flood.output_limit = Some(1_000_000);
+    let outcome = client.exec(flood).await.unwrap().collect(PLENTY).await.unwrap();
+    assert_eq!(outcome.exit.reason, ExitReason::OutputLimit);
+    let exec = client.exec(script("sleep 0.1; kill -STOP $PPID; sleep 987.736")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
     let began = Instant::now();
-    let spec = limited(text, Duration::from_millis(300));
-    let outcome = client.exec(spec).await.unwrap().collect(PLENTY).await.unwrap();
-    assert_eq!(outcome.exit.reason, ExitReason::TimeLimit);
-    assert!(began.elapsed() < Duration::from_secs(18));
-    assert_eq!(running(&["sleep 987.735"]), Vec::<String>::new());
+    exec.kill().unwrap();
+    assert_eq!(exec.collect(PLENTY).await.unwrap().exit.reason, ExitReason::Killed);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert_eq!(running(&["987.736"]), Vec::<String>::new());
 }
 
 /// A lost connection ends nothing; a new one may end everything.
