@@ -6,6 +6,7 @@
 )]
 
 mod api;
+mod apart;
 mod builds;
 mod client;
 mod collect;
