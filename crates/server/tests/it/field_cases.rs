@@ -16,6 +16,16 @@ const LEFT_OUT: [&str; 2] = [
     "C068",
 ];
 
+/// Starts the program as it lies there. Interpreters before 3.11.4 have no filters for what they unpack, which it asks for.
+const START: &str = "
+import runpy, sys, tarfile
+if not hasattr(tarfile, 'data_filter'):
+    unpack = tarfile.TarFile.extractall
+    tarfile.TarFile.extractall = lambda archive, path='.', filter=None: unpack(archive, path)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name='__main__')
+";
+
 /// Runs the cases of some kinds. The server is killed and started again when a case asks for that.
 fn run(server: &mut TestServer, kinds: &str) -> String {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/field-cases/run.py");
@@ -24,9 +34,13 @@ fn run(server: &mut TestServer, kinds: &str) -> String {
     let log = here.path().join("server.log");
     let report = here.path().join("report");
     let key = std::fs::read_to_string(server.key_file()).unwrap();
+    server.ran(&["workspace", "create", "other"]);
+    let other = server.ran(&["key", "create", "other", "--workspace", "other", "--verb", "read,run,write,admin"]);
+    assert_eq!(other.status, 0, "{}", other.stderr);
     let restart = format!("touch {0}; while [ -e {0} ]; do sleep 0.1; done", wish.display());
     let mut program = Command::new("/usr/bin/python3")
-        .args([cases, "--base-url", server.url(), "--key", key.trim(), "--kind", kinds, "--decided"])
+        .args(["-c", START, cases, "--base-url", server.url(), "--kind", kinds, "--decided", "--quick"])
+        .args(["--key", key.trim(), "--other-key", other.stdout.trim()])
         .args(["--git-bind", "127.0.0.1", "--build-limit", "60", "--memory", "--restart-cmd", &restart])
         .arg("--search")
         .arg(server.data())
@@ -58,9 +72,8 @@ fn run(server: &mut TestServer, kinds: &str) -> String {
     report
 }
 
-#[test]
-fn every_input_from_the_field_has_its_right_outcome() {
-    needs_root!();
+/// Every case of these kinds has its right outcome, on a server of its own; so many of them at least are driven.
+fn every_one_passes(kinds: &str, least: usize) {
     let settings = [
         ("builds.time_limit", "60s"),
         ("builds.memory", "1GiB"),
@@ -68,9 +81,23 @@ fn every_input_from_the_field_has_its_right_outcome() {
         ("git.allowed_hosts", "127.0.0.1"),
     ];
     let mut server = networked(&settings);
-    let report = run(&mut server, "archive,git,build,files,mount");
+    let report = run(&mut server, kinds);
     let skipped: Vec<&str> = report.lines().filter_map(|line| line.strip_prefix("SKIP ")).collect();
     assert!(skipped.iter().all(|line| LEFT_OUT.contains(&&line[..4])), "{report}");
     let passed = report.lines().filter(|line| line.starts_with("PASS ")).count();
-    assert!(passed > 38, "{report}");
+    assert!(passed >= least, "{report}");
+}
+
+// Two tests, since both wait more than they work: the one for a build's time limit, the other for a reader who stays away.
+
+#[test]
+fn every_build_from_the_field_has_its_right_outcome() {
+    needs_root!();
+    every_one_passes("build", 11);
+}
+
+#[test]
+fn every_other_input_from_the_field_has_its_right_outcome() {
+    needs_root!();
+    every_one_passes("archive,git,files,mount,exec,auth", 38);
 }
