@@ -12,6 +12,7 @@ use stead_sandbox::disk::{self, Usage};
 use stead_sandbox::unlinked::unlinked;
 
 use crate::host::blocking;
+use crate::processes;
 use crate::sandbox::Sandbox;
 
 /// The least time between two looks.
@@ -30,17 +31,19 @@ pub(crate) struct Quota {
     files: u64,
     /// What may be written.
     limits: SandboxLimits,
+    /// The launcher, where it has to measure: a service that is an ordinary user cannot enter what a tenant has shut.
+    measurer: Option<PathBuf>,
 }
 
 impl Quota {
     /// Bounds everything in the directories.
-    pub(crate) fn total(directories: Vec<PathBuf>, limits: &SandboxLimits) -> Self {
-        Self { directories, bytes: limits.disk_bytes, files: limits.disk_files, limits: *limits }
+    pub(crate) fn total(directories: Vec<PathBuf>, limits: &SandboxLimits, measurer: Option<PathBuf>) -> Self {
+        Self { directories, bytes: limits.disk_bytes, files: limits.disk_files, limits: *limits, measurer }
     }
 
     /// Bounds what is added to what the directories hold now. Blocking.
-    pub(crate) fn growth(directories: Vec<PathBuf>, limits: &SandboxLimits) -> Self {
-        let mut quota = Self::total(directories, limits);
+    pub(crate) fn growth(directories: Vec<PathBuf>, limits: &SandboxLimits, measurer: Option<PathBuf>) -> Self {
+        let mut quota = Self::total(directories, limits, measurer);
         let before = quota.measure();
         quota.bytes = quota.bytes.saturating_add(before.bytes);
         quota.files = quota.files.saturating_add(before.inodes);
@@ -49,6 +52,12 @@ impl Quota {
 
     /// What is there. Blocking. A directory that cannot be measured counts as too deep to measure.
     pub(crate) fn measure(&self) -> Usage {
+        if let Some(launcher) = &self.measurer {
+            return disk::usage_as_owner(launcher, &self.directories).unwrap_or_else(|error| {
+                tracing::warn!(%error, "could not measure a sandbox's directories");
+                Usage { unvisited: 1, ..Usage::default() }
+            });
+        }
         let mut sum = Usage::default();
         for directory in &self.directories {
             match disk::usage(directory) {
@@ -78,7 +87,8 @@ impl Quota {
     }
 }
 
-/// Looks until the sandbox has ended. A sandbox that used no processor time since the last look has written nothing.
+/// Looks until the sandbox has ended. A sandbox that used no processor time since the last look has written nothing; where nobody
+/// counts that, every look is taken.
 pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
     sandbox.ledger.bound_disk(quota.clone());
     let quota = Arc::new(quota);
@@ -96,18 +106,21 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
                 return Ok(None);
             }
             let began = Instant::now();
+            let processes = watched.processes();
+            let held = unlinked(&processes);
+            let uncounted = processes::judge(&watched.host.cgroups, &processes, &bounds.limits);
             let mut usage = bounds.measure();
-            // A group that cannot be read has ended or is about to.
-            let held = unlinked(&watched.host.cgroups.pids(&watched.name).unwrap_or_default());
             usage.bytes += held.bytes;
             usage.inodes += held.inodes;
-            Ok(Some((used, usage, began.elapsed())))
+            Ok(Some((used, usage, uncounted, began.elapsed())))
         });
-        let Ok(Some((used, usage, took))) = look.await else { continue };
+        let Ok(Some((used, usage, uncounted, took))) = look.await else { continue };
         processor_time = used;
         pause = (took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE);
-        let Some(limit) = sandbox.ledger.judge(&quota, usage) else { continue };
-        tracing::warn!(name = sandbox.name, ?usage, "a sandbox holds more than it may; ending its processes");
+        let (disk, crowd) = (sandbox.ledger.judge(&quota, usage), uncounted.processes);
+        crowd.into_iter().for_each(|limit| sandbox.ledger.note(limit));
+        let Some(limit) = uncounted.memory.or(disk) else { continue };
+        tracing::warn!(name = sandbox.name, ?usage, ?limit, "a sandbox has more than it may; ending its processes");
         sandbox.ledger.note(limit);
         if let Ok(client) = sandbox.client().await {
             // A link that is lost here is lost for every command as well.

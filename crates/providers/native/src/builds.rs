@@ -118,7 +118,8 @@ impl Builds {
         spec: &BuildSandboxSpec,
     ) -> Result<(Arc<Sandbox>, Quota), ProviderError> {
         let (directories, limits) = (borrowed.directories.clone(), spec.limits);
-        let quota = blocking(move || Ok(Quota::growth(directories, &limits))).await?;
+        let measurer = self.host.measurer();
+        let quota = blocking(move || Ok(Quota::growth(directories, &limits, measurer))).await?;
         let shape = Shape {
             name: name_of(borrowed.slot),
             slot: borrowed.slot,

@@ -34,6 +34,7 @@ mod ids;
 mod limits;
 mod ownership;
 mod plan;
+mod processes;
 mod program;
 mod provider;
 mod record;

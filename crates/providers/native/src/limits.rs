@@ -55,7 +55,10 @@ impl Ledger {
 
     /// Keeps a finding until somebody asks.
     pub(crate) fn note(&self, reached: Reached) {
-        self.entries().noted.push(reached);
+        let mut entries = self.entries();
+        if !entries.noted.contains(&reached) {
+            entries.noted.push(reached);
+        }
     }
 
     /// Judges a measurement. Too much is told when it has grown since: one that shrinks is being cleaned up by somebody.
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn too_much_on_disk_is_told_again_only_when_it_has_grown() {
         let ledger = Ledger::new(BOUNDS);
-        let quota = Quota::total(Vec::new(), &BOUNDS);
+        let quota = Quota::total(Vec::new(), &BOUNDS, None);
         let judge = |bytes, inodes| ledger.judge(&quota, Usage { bytes, inodes, unvisited: 0 });
         assert_eq!(judge(1000, 10), None);
         assert_eq!(judge(2000, 10), Some(Reached::DiskBytes { bytes: 1000 }));

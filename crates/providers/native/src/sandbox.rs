@@ -253,6 +253,15 @@ impl Sandbox {
         blocking(move || Ok(sandbox.limits_reached(thorough))).await.unwrap_or_default()
     }
 
+    /// Host pids of everything that runs in it: what its control group says, or where there is none its process tree. Blocking.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        // What cannot be read has ended or is about to.
+        match self.host.cgroups.pids(&self.name).unwrap_or_default() {
+            none if none.is_empty() => stead_sandbox::identity::descendants(self.launched.pid).unwrap_or_default(),
+            pids => pids,
+        }
+    }
+
     /// What the control group counted so far. Blocking.
     pub(crate) fn stats(&self) -> CgroupStats {
         match &*self.state.borrow() {

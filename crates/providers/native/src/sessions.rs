@@ -228,7 +228,7 @@ impl Sessions {
         let egress = self.host.session_egress(&spec.network, environment.to_string())?;
         let sandbox = Sandbox::launch(&self.host, shape, egress, Some(operation), fingerprint).await?;
         let directories = vec![self.files.work(environment), self.files.home(environment)];
-        let quota = Quota::total(directories, &self.host.config.limits);
+        let quota = Quota::total(directories, &self.host.config.limits, self.host.measurer());
         tokio::spawn(accounting::watch(Arc::clone(&sandbox), quota));
         held.set(Some(Arc::clone(&sandbox)));
         Ok(sandbox.record().handle())

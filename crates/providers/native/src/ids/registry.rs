@@ -97,7 +97,7 @@ impl Registry {
         while fits(base, slots) {
             let Some(range) = hit(base) else { return Some(base) };
             // A whole block further, for the id before it.
-            base = (range.end / UIDS_PER_SLOT).saturating_add(2).saturating_mul(UIDS_PER_SLOT);
+            base = range.end.div_ceil(UIDS_PER_SLOT).saturating_add(1).saturating_mul(UIDS_PER_SLOT);
         }
         None
     }
@@ -115,4 +115,27 @@ pub(super) fn range_of(base: u32, slots: u32) -> Range<u32> {
 
 fn overlap(one: &Range<u32>, other: &Range<u32>) -> bool {
     one.start < other.end && other.start < one.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_range_is_found_beside_whatever_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::open(&folder.path().join("uids"), folder.path()).unwrap();
+        let block = UIDS_PER_SLOT;
+        assert_eq!(registry.find(4096, &[]), Some(DEFAULT_UID_BASE));
+        // The proxy's id, one account among them, and a large range.
+        for taken in [DEFAULT_UID_BASE - 1..DEFAULT_UID_BASE, DEFAULT_UID_BASE + 7..DEFAULT_UID_BASE + 8] {
+            let found = registry.find(4, std::slice::from_ref(&taken)).unwrap();
+            assert!(found < DEFAULT_UID_BASE && !overlap(&range_of(found, 4), &taken), "{taken:?} {found}");
+        }
+        assert_eq!(registry.find(4, &[block..DEFAULT_UID_BASE + block]), Some(DEFAULT_UID_BASE + 2 * block));
+        // The largest services begin where they fit.
+        let largest = registry.find(60_000, &[]).unwrap();
+        assert!(fits(largest, 60_000) && largest >= LOWEST);
+        assert_eq!(registry.find(4, &[0..u32::MAX]), None);
+    }
 }

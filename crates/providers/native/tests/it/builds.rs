@@ -11,7 +11,7 @@ use stead_domain::ports::{
 };
 use stead_domain::{ProjectId, WorkspaceId};
 
-use crate::fixture::{Fixture, Ids, run, service_user, until};
+use crate::fixture::{Fixture, Ids, Mode, mode, run, service_user, until};
 
 /// A step with a source at `/env/p` and a directory that it writes at `/env/p/.venv`.
 pub(crate) fn build(fixture: &Fixture) -> BuildSandboxSpec {
@@ -81,6 +81,11 @@ async fn limits_that_end_something_are_named() {
         (Reached::DiskFiles { files: 1000 }, "cd /env/p/.venv; for i in $(seq 1200); do : >$i; done"),
     ];
     for (expected, text) in cases {
+        // Where the kernel keeps these for each process alone, a program hears of it and nobody else does at once.
+        let softly = matches!(expected, Reached::Memory { .. } | Reached::Processes { .. });
+        if mode() == Mode::User && softly {
+            continue;
+        }
         let sandbox = BuildSandboxes::open(&provider, build(&fixture)).await.unwrap();
         run(&*sandbox.runtime(), text).await;
         assert_eq!(sandbox.limits_reached().await.first(), Some(&expected));

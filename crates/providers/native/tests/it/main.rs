@@ -8,6 +8,7 @@ mod crashes;
 mod egress;
 mod fixture;
 mod isolation;
+mod leases;
 mod network;
 mod ordinary;
 mod sessions;

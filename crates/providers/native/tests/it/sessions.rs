@@ -11,7 +11,8 @@ use stead_domain::ports::{Mount, MountSource, Outcome, Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
 use crate::contract;
-use crate::fixture::{Fixture, Ids, SLOTS, known, plain, run, until};
+use crate::fixture::{Fixture, Ids, Mode, SLOTS, known, mode, plain, run, script, until};
+use crate::only_for_root;
 
 #[tokio::test]
 async fn the_contract_holds() {
@@ -162,6 +163,7 @@ async fn too_much_on_disk_ends_the_processes_and_keeps_the_files() {
 
 #[tokio::test]
 async fn a_kill_for_want_of_memory_is_told_once() {
+    only_for_root!("no control group counts kills; see the next test");
     let mut fixture = Fixture::new();
     fixture.config.limits.memory_bytes = 64 << 20;
     let provider = fixture.open();
@@ -173,6 +175,43 @@ async fn a_kill_for_want_of_memory_is_told_once() {
     assert_eq!(provider.limits_reached(environment, false).await, [Reached::Memory { bytes: 64 << 20 }]);
     assert!(provider.limits_reached(environment, true).await.is_empty());
     assert_eq!(run(&*runtime, "echo on").await.stdout, "on\n");
+}
+
+/// Where no control group counts, what the processes have together is added up from time to time.
+#[tokio::test]
+async fn memory_and_processes_are_bounded_softly_without_control_groups() {
+    if mode() == Mode::Root {
+        println!("skipped: root has control groups");
+        return;
+    }
+    let mut fixture = Fixture::new();
+    fixture.config.limits.memory_bytes = 96 << 20;
+    fixture.config.limits.processes = 24;
+    let provider = fixture.open();
+    let isolation = provider.capabilities().isolation;
+    for part in ["one user id for all", "bounded softly on this machine: memory"] {
+        assert!(isolation.contains(part), "{isolation}");
+    }
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let alone = run(&*runtime, "/usr/bin/python3 -c 'bytearray(500_000_000)' 2>&1 | tail -1").await;
+    assert_eq!(alone.stdout, "MemoryError\n", "no process may have more than all together");
+    assert!(provider.limits_reached(environment, false).await.is_empty());
+    let hold =
+        "for i in 1 2 3; do /usr/bin/python3 -c 'import time; x = b\"x\" * 50_000_000; time.sleep(50)' & done; wait";
+    let ran = run(&*runtime, hold).await;
+    assert_eq!(ran.exit.code, None, "{ran:?}");
+    assert_eq!(provider.limits_reached(environment, false).await, [Reached::Memory { bytes: 96 << 20 }]);
+    let crowd = runtime.exec(script("for i in $(seq 40); do sleep 50 & done 2>/dev/null; wait")).await.unwrap();
+    until("the crowd is noticed", async || {
+        provider.limits_reached(environment, false).await == [Reached::Processes { most: 24 }]
+    })
+    .await;
+    drop(crowd);
+    runtime.kill_all().await.unwrap();
+    assert_eq!(run(&*runtime, "echo on").await.stdout, "on\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
 }
 
 /// A file without a name is in no directory, and still on the disk.
