@@ -61,7 +61,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, RefusalCod
     Ok(Some((request, length)))
 }
 
-fn forward(method: &str, uri: &str, version: u8, fields: Fields<'_>, body: Length) -> Result<Forward, RefusalCode> {
+fn forward(method: &str, uri: &str, version: u8, fields: Fields<'_>, said: Length) -> Result<Forward, RefusalCode> {
     let (target, path) = Target::parse_url(uri)?;
     let mut hosts = fields.all("host");
     let named = hosts.next().and_then(|host| std::str::from_utf8(host).ok()).and_then(Target::parse_host_header);
@@ -69,16 +69,19 @@ fn forward(method: &str, uri: &str, version: u8, fields: Fields<'_>, body: Lengt
         return Err(RefusalCode::HostMismatch);
     }
     let is_old = version == 0;
-    let body = match body {
+    let body = match said {
         Length::Unsaid => Framing::NONE,
         Length::Bytes(count) => Framing::Length(count),
         Length::Chunked if is_old => return Err(RefusalCode::AmbiguousLength),
         Length::Chunked => Framing::chunked_request(),
     };
     let mut head = format!("{method} {path} HTTP/1.{version}\r\nHost: {target}\r\n").into_bytes();
-    fields.write_end_to_end(&mut head, &["host"]);
-    if matches!(body, Framing::Chunked(_)) {
-        head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    fields.write_end_to_end(&mut head, &["host", "content-length"]);
+    // The length as we read it, in the one spelling that everybody reads alike.
+    match said {
+        Length::Unsaid => {}
+        Length::Bytes(count) => head.extend_from_slice(format!("Content-Length: {count}\r\n").as_bytes()),
+        Length::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
     // One request per upstream connection: the next one is judged anew, and its answer cannot be mixed up with this.
     head.extend_from_slice(b"Connection: close\r\n\r\n");
@@ -102,7 +105,7 @@ mod tests {
         let forward = plain(
             "POST http://A.test:8080/p?q HTTP/1.1\r\nhost: a.test:8080\r\nProxy-Authorization: Basic c2VjcmV0\r\n\
              Proxy-Connection: keep-alive\r\nConnection: X-Hop, content-length, host\r\nX-Hop: 1\r\nTE: trailers\r\n\
-             Upgrade: h2c\r\nAuthorization: Bearer own\r\nContent-Length: 3\r\n\r\n",
+             Upgrade: h2c\r\nAuthorization: Bearer own\r\nContent-Length: 003\r\n\r\n",
         );
         assert_eq!(
             String::from_utf8(forward.head).unwrap(),

@@ -130,7 +130,7 @@ impl RemoteHandle {
     /// process is gone or does not answer within five seconds.
     pub async fn close(mut self) -> Stats {
         let closed = self.link.ask(self.socket, What::Close, &[]).await;
-        // Sent is enough: a process that does not answer will read the order or be ended.
+        // An order that was not answered may not have been sent either.
         self.is_open = matches!(closed, Err(RemoteError::Silent));
         match closed {
             Ok(stats) => stats,

@@ -27,8 +27,12 @@ const LAST_LINE: Duration = Duration::from_secs(1);
 
 /// Serves sandboxes' sockets as the service orders on `control`, one end of a SEQPACKET socket pair whose other end a
 /// [`Remote`](super::Remote) has. Blocks; makes threads of its own; returns as soon as the control socket closes, with an error
-/// when it was used against its rules. The caller ends the process then: connections live until it does. Each connection takes
-/// up to six descriptors.
+/// when it was used against its rules. The caller ends the process then: connections live until it does.
+///
+/// What a confined process needs for it: the network of the host; to read what the C library reads to resolve names, and
+/// `/proc/net/fib_trie` and `/proc/net/if_inet6` for the machine's own addresses; threads; up to six descriptors for each
+/// connection and two for each socket. With `LOCALDOMAIN` set to nothing in its environment, names are taken as they are and no
+/// search list is added to them.
 pub fn serve(control: OwnedFd, dialer: Arc<Dialer>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use stead_egress::process::{Remote, RemoteError};
 use stead_egress::{HostName, Policy, PortRule};
 use tokio::io::AsyncWriteExt;
@@ -250,6 +251,21 @@ async fn only_a_listening_unix_socket_is_opened() {
         assert!(matches!(refused, Err(RemoteError::Refused { .. })), "{refused:?}");
     }
     process.remote.open(socket.copy(), Policy::open("t")).await.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn without_descriptors_a_socket_is_refused_and_the_rest_goes_on() {
+    let (process, first, second) = (Process::start(), Socket::bind(), Socket::bind());
+    let handle = process.remote.open(first.copy(), Policy::open("t")).await.unwrap();
+    let pid = Pid::from_child(&process.child);
+    let few = Rlimit { current: Some(4), maximum: getrlimit(Resource::Nofile).maximum };
+    let before = prlimit(Some(pid), Resource::Nofile, few).unwrap();
+    let refused = process.remote.open(second.copy(), Policy::open("t")).await;
+    assert!(matches!(&refused, Err(RemoteError::Refused { reason }) if reason.contains("descriptors")), "{refused:?}");
+    handle.stats().await.unwrap();
+    prlimit(Some(pid), Resource::Nofile, before).unwrap();
+    process.remote.open(second.copy(), Policy::open("t")).await.unwrap().close().await;
+    handle.close().await;
 }
 
 #[tokio::test]
