@@ -1,7 +1,8 @@
 //! The addresses of the machine Stead runs on, read from the kernel and kept fresh.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,7 +56,16 @@ pub struct HostAddresses {
 
 struct Reading {
     at: Instant,
+    tables: Tables,
     networks: Vec<Network>,
+}
+
+/// The kernel's tables, kept open: a process that gives up its rights to open files after the first reading still sees every
+/// change.
+struct Tables {
+    ipv4: File,
+    /// Absent where the kernel has no IPv6.
+    ipv6: Option<File>,
 }
 
 impl HostAddresses {
@@ -78,13 +88,12 @@ impl HostAddresses {
         if let Some(kernel) = &self.kernel {
             let mut reading = kernel.lock().unwrap_or_else(PoisonError::into_inner);
             if reading.as_ref().is_none_or(|reading| reading.at.elapsed() >= FRESH_FOR) {
-                match read_kernel() {
-                    Ok(networks) => {
-                        *reading = Some(Reading { at: Instant::now(), networks });
-                    }
-                    Err(error) if reading.is_none() => return Err(error),
-                    Err(error) => {
+                match read_kernel(reading.take()) {
+                    Ok(fresh) => *reading = Some(fresh),
+                    Err((error, None)) => return Err(error),
+                    Err((error, last)) => {
                         tracing::warn!(%error, "keeping the last reading of this machine's addresses");
+                        *reading = last;
                     }
                 }
             }
@@ -117,15 +126,47 @@ impl OwnNetworks {
     }
 }
 
-fn read_kernel() -> io::Result<Vec<Network>> {
-    let mut networks = parse_fib_trie(&std::fs::read_to_string("/proc/net/fib_trie")?);
-    match std::fs::read_to_string("/proc/net/if_inet6") {
-        Ok(table) => networks.extend(parse_if_inet6(&table)),
-        // A kernel without IPv6 has no such table.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+/// Reads the tables, opening them the first time. On failure the last reading comes back.
+fn read_kernel(last: Option<Reading>) -> Result<Reading, (io::Error, Option<Reading>)> {
+    match last {
+        None => Tables::open().and_then(Tables::read).map_err(|error| (error, None)),
+        Some(Reading { tables, networks, at }) => match tables.networks() {
+            Ok(networks) => Ok(Reading { at: Instant::now(), tables, networks }),
+            Err(error) => Err((error, Some(Reading { at, tables, networks }))),
+        },
     }
-    Ok(networks)
+}
+
+impl Tables {
+    fn open() -> io::Result<Self> {
+        let ipv6 = match File::open("/proc/net/if_inet6") {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { ipv4: File::open("/proc/net/fib_trie")?, ipv6 })
+    }
+
+    fn read(self) -> io::Result<Reading> {
+        let networks = self.networks()?;
+        Ok(Reading { at: Instant::now(), tables: self, networks })
+    }
+
+    fn networks(&self) -> io::Result<Vec<Network>> {
+        let mut networks = parse_fib_trie(&whole(&self.ipv4)?);
+        if let Some(table) = &self.ipv6 {
+            networks.extend(parse_if_inet6(&whole(table)?));
+        }
+        Ok(networks)
+    }
+}
+
+/// The table as it is now.
+fn whole(mut table: &File) -> io::Result<String> {
+    let mut text = String::new();
+    table.rewind()?;
+    table.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The local entries of the IPv4 routing trie: a leaf line `|-- 192.0.2.2` followed by lines `/32 host LOCAL`. A local
