@@ -78,15 +78,17 @@ fn answer(found: &impl Serialize) -> ! {
     std::process::exit(i32::from(said.is_err()))
 }
 
-fn launch(channel: &Channel, received: Received) -> Result<(), Failure> {
-    let plan = &received.plan;
-    if plan.ids != Ids::Own {
+fn launch(channel: &Channel, mut received: Received) -> Result<(), Failure> {
+    let ids = received.plan.ids;
+    if ids != Ids::Own {
         rustix::thread::set_thread_groups(&[]).at(Step::Clone, "supplementary groups")?;
     }
-    let listener = plan.listen.as_deref().map(outside::listen).transpose()?;
-    if plan.ids == Ids::Own {
+    let listener = received.plan.listen.as_deref().map(outside::listen).transpose()?;
+    if ids == Ids::Own {
         ordinary::enter_own_namespaces()?;
+        received.program = received.program.map(ordinary::sealed).transpose()?;
     }
+    let plan = &received.plan;
     let sources = sources::open(plan)?;
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Clone, "pipe")?;
     if let Some(cgroup) = &plan.cgroup {

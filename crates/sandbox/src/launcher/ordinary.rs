@@ -5,9 +5,13 @@
 //! other. The namespaces end with the launcher; what was prepared in them stays with the sandbox.
 
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::fs::CWD;
+use rustix::mount::OpenTreeFlags;
 use rustix::thread::UnshareFlags;
 
+use crate::kernel::{MountChange, change_mount};
 use crate::message::{AtStep, Failure, Step};
 
 /// Becomes user and group 0 of a user namespace whose only ids these are, with a copy of the mounts. Supplementary groups
@@ -25,4 +29,24 @@ pub(crate) fn enter_own_namespaces() -> Result<(), Failure> {
         ("/proc/self/gid_map", format!("0 {gid} 1\n")),
     ];
     maps.iter().try_for_each(|(path, text)| fs::write(path, text).at(Step::IdMap, path))
+}
+
+/// The program through a mount of its own that is read-only: the service's files belong to the sandbox's user here, and a
+/// running program can reach its own file. One that has no path any more is used as it was passed.
+pub(super) fn sealed(program: OwnedFd) -> Result<OwnedFd, Failure> {
+    let subject = "the passed program";
+    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", program.as_raw_fd()), Vec::new());
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let Some(mount) = path.ok().and_then(|path| rustix::mount::open_tree(CWD, path, flags).ok()) else {
+        return Ok(program);
+    };
+    let identity = |descriptor: &OwnedFd| {
+        rustix::fs::fstat(descriptor).map(|stat| (stat.st_dev, stat.st_ino)).at(Step::Source, subject)
+    };
+    if identity(&mount)? != identity(&program)? {
+        return Ok(program);
+    }
+    let set = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    change_mount(&mount, MountChange { set, ..MountChange::default() }).at(Step::Source, subject)?;
+    Ok(mount)
 }

@@ -81,6 +81,38 @@ fn the_program_may_be_a_descriptor_and_serve_the_bound_socket() {
     assert_eq!(launched.wait(Duration::from_secs(10)).unwrap(), Some(Exit::Code(0)));
 }
 
+#[test]
+fn the_program_itself_cannot_be_changed_from_inside() {
+    let mut bench = Bench::new();
+    let copy = bench.path("program");
+    fs::copy("/usr/bin/python3", &copy).unwrap();
+    // The worst case: it belongs to the sandbox's own user, as the service's files do where that is an ordinary user.
+    bench.give("program");
+    let before = fs::read(&copy).unwrap();
+    bench.plan.program = Program::Descriptor;
+    // Keeps hold of its own file, becomes another program so that the file is not busy, and opens it for writing again.
+    let script = "import os, subprocess\nsubprocess.run(['/proc/self/exe', '-c', 'print(\"again\")'])\nheld = os.open('/proc/self/exe', os.O_PATH)\nos.set_inheritable(held, True)\n\
+                  for way in (f'/proc/self/fd/{held}', '/proc/self/exe'):\n    try: open(way, 'r+b')\n    except OSError as e: print(e, flush=True)\n\
+                  os.execv('/bin/sh', ['sh', '-c', f'(: > /proc/self/fd/{held}); chmod 700 /proc/self/fd/{held}; true'])";
+    bench.plan.arguments = vec!["init".into(), "-c".into(), script.into()];
+    let program = File::open(&copy).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let handover =
+        Handover { program: Some(program.as_fd()), descriptors: vec![(writer.as_fd(), 1), (writer.as_fd(), 2)] };
+    let launched = launch(Path::new(LAUNCHER), &bench.plan, &handover).unwrap();
+    drop(writer);
+    let ran = finish(&launched, &mut File::from(std::os::fd::OwnedFd::from(reader)));
+    println!("{}", ran.output);
+    assert_eq!(ran.exit, Exit::Code(0), "{}", ran.output);
+    assert!(ran.output.starts_with("again\n"), "it can execute itself again: {}", ran.output);
+    assert!(fs::read(&copy).unwrap() == before, "the program was changed");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&copy).unwrap().permissions());
+    if bench.mode == Mode::User {
+        assert_eq!(mode & 0o7777, 0o755, "nor can its mode");
+        assert!(ran.output.ends_with("Read-only file system\n"), "{}", ran.output);
+    }
+}
+
 /// Spoils a plan in one way.
 type Change = fn(&mut Bench);
 
