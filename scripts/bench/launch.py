@@ -52,6 +52,8 @@ def run(bench):
     else:
         bench.say(f"docker run: {image.note}")
         yield Figure("  beside docker run", found["launcher"], command=command, note=image.note)
+    yield Figure("  started ahead", found["launcher_ahead"], command=command, **beside_bwrap,
+                 note="the server keeps one launcher that has begun and waits for its plan")
     missing = found["cgroups_missing"]
     yield Figure("launcher with control groups", found["launcher_with_cgroups"], command=command, **beside_bwrap,
                  note=f"control groups missing here: {', '.join(missing)}" if missing else "")

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use stead_sandbox::cgroup::CgroupManager;
 use stead_sandbox::plan::{Ids, Limits, Mount, Network, Program, SandboxPlan, SystemBase, TmpfsSize, system_mounts};
-use stead_sandbox::{Exit, Handover, launch, seccomp};
+use stead_sandbox::{Exit, Handover, Launcher, seccomp};
 
 const SCRIPT: &str = "echo x";
 const ID: u32 = 1000;
@@ -29,6 +29,8 @@ const UIDS: u32 = 65_536;
 /// Far above what accounts and the server's own slots use.
 const FIRST_UID: u32 = 1_900_000_000;
 const WARM_UP: usize = 3;
+/// Enough for a launcher to have started.
+const START: Duration = Duration::from_millis(20);
 
 /// A container takes a hundred times as long as the rest of a round.
 const ROUNDS_PER_CONTAINER: usize = 5;
@@ -68,14 +70,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plan = plan(mounts);
     let groups = CgroupManager::detect("stead-bench")?;
 
-    let mut found: [Vec<f64>; 5] = Default::default();
+    let (fresh, ahead) = (Launcher::new(&executable), Launcher::new(&executable));
+    let mut found: [Vec<f64>; 6] = Default::default();
     for round in 0..WARM_UP + samples {
         let docker = docker.as_ref().filter(|_| round % ROUNDS_PER_CONTAINER == 0);
         let took = [
             Some(time_command(&bare)?),
             bwrap.as_ref().map(time_command).transpose()?,
-            Some(time_launch(&executable, &plan)?),
-            Some(time_launch_with_group(&executable, &plan, &groups)?),
+            Some(time_launch(&fresh, &plan)?),
+            Some(time_launch_ahead(&ahead, &plan)?),
+            Some(time_launch_with_group(&fresh, &plan, &groups)?),
             docker.map(time_command).transpose()?,
         ];
         if round >= WARM_UP {
@@ -85,12 +89,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     groups.retire();
-    let [bare, wrapped, launched, grouped, contained] = found;
+    let [bare, wrapped, launched, prepared, grouped, contained] = found;
     let line = |yardstick: Option<Yardstick>| yardstick.map(|yardstick| yardstick.line);
     let found = serde_json::json!({
         "bare": bare,
         "bwrap": wrapped,
         "launcher": launched,
+        "launcher_ahead": prepared,
         "launcher_with_cgroups": grouped,
         "docker": contained,
         "bwrap_command": line(bwrap),
@@ -131,11 +136,11 @@ fn plan(mounts: Vec<Mount>) -> SandboxPlan {
 }
 
 /// From before the call to the first byte; waiting for the end is not part of it.
-fn time_launch(executable: &Path, plan: &SandboxPlan) -> Result<Duration, Box<dyn Error>> {
+fn time_launch(launcher: &Launcher, plan: &SandboxPlan) -> Result<Duration, Box<dyn Error>> {
     let began = Instant::now();
     let (mut reader, writer) = std::io::pipe()?;
     let handover = Handover { program: None, descriptors: vec![(writer.as_fd(), 1), (writer.as_fd(), 2)] };
-    let launched = launch(executable, plan, &handover)?;
+    let launched = launcher.launch(plan, &handover)?;
     drop(writer);
     let first = first_byte(&mut reader);
     let took = began.elapsed();
@@ -143,9 +148,16 @@ fn time_launch(executable: &Path, plan: &SandboxPlan) -> Result<Duration, Box<dy
     if first? && exit == Some(Exit::Code(0)) { Ok(took) } else { Err(format!("the sandbox failed: {exit:?}").into()) }
 }
 
+/// With a launcher that was started ahead, as the server has one when it has not made a sandbox just before.
+fn time_launch_ahead(launcher: &Launcher, plan: &SandboxPlan) -> Result<Duration, Box<dyn Error>> {
+    launcher.prepare()?;
+    std::thread::sleep(START);
+    time_launch(launcher, plan)
+}
+
 /// As the server does it: making the control groups is part of the time, taking them away is not.
 fn time_launch_with_group(
-    executable: &Path,
+    launcher: &Launcher,
     plan: &SandboxPlan,
     groups: &CgroupManager,
 ) -> Result<Duration, Box<dyn Error>> {
@@ -153,7 +165,7 @@ fn time_launch_with_group(
     let began = Instant::now();
     let cgroup = groups.create(&name, &plan.limits)?;
     let made = began.elapsed();
-    let took = time_launch(executable, &SandboxPlan { cgroup: Some(cgroup), ..plan.clone() });
+    let took = time_launch(launcher, &SandboxPlan { cgroup: Some(cgroup), ..plan.clone() });
     groups.remove(&name)?;
     Ok(made + took?)
 }

@@ -9,17 +9,15 @@ use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Pid, PidfdFlags};
 
+use crate::ahead::Waiting;
 use crate::identity;
 use crate::launched::{Launched, readable_before, wait_by_pidfd};
-use crate::launcher;
 use crate::message::{Envelope, Failure, LandlockStatus, Report};
 use crate::plan::{FIRST_WORKING_DESCRIPTOR, Ids, LISTEN_DESCRIPTOR, PlanError, SandboxPlan};
 
@@ -82,6 +80,15 @@ pub enum LaunchError {
 /// # Errors
 /// See [`LaunchError`]; whatever had been started is ended before this returns.
 pub fn launch(executable: &Path, plan: &SandboxPlan, handover: &Handover<'_>) -> Result<Launched, LaunchError> {
+    launch_with(plan, handover, || Waiting::start(executable))
+}
+
+/// Hands the plan to a launcher, which is taken only when the plan is one that can be made.
+pub(crate) fn launch_with(
+    plan: &SandboxPlan,
+    handover: &Handover<'_>,
+    take: impl FnOnce() -> Result<Waiting, LaunchError>,
+) -> Result<Launched, LaunchError> {
     match (plan.ids, rustix::process::geteuid().is_root()) {
         (Ids::Range { .. }, false) => return Err(LaunchError::RequiresRoot),
         (Ids::Own, true) => return Err(PlanError { field: "ids", reason: OWN_AS_ROOT.into() }.into()),
@@ -90,19 +97,7 @@ pub fn launch(executable: &Path, plan: &SandboxPlan, handover: &Handover<'_>) ->
     plan.validate()?;
     check(plan, handover)?;
     let deadline = Instant::now() + LAUNCH_DEADLINE;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(io_error("make a socket pair"))?;
-    let mut launcher = {
-        let mut command = Command::new(executable);
-        launcher::named_as_launcher(&mut command)
-            .env_clear()
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        // The command is dropped here, and with it our copy of the launcher's end.
-        command.spawn().map_err(|source| LaunchError::Io { action: "start the sandbox launcher", source })?
-    };
+    let Waiting { process: mut launcher, socket: ours } = take()?;
     let mut attempt = Attempt::default();
     let outcome = send(&ours, plan, handover).and_then(|()| attempt.follow(&ours, deadline));
     if matches!(outcome, Err(LaunchError::Deadline | LaunchError::Io { .. })) {
@@ -220,6 +215,6 @@ fn wait_for_launcher(launcher: &mut Child) -> String {
     }
 }
 
-fn io_error(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
+pub(crate) fn io_error(action: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {
     move |error| LaunchError::Io { action, source: error.into() }
 }

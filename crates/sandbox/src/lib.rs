@@ -18,6 +18,7 @@
 //! more than its limits. A helper of the service that cannot live in a sandbox, because it keeps the host's network, is
 //! confined by [`confine()`].
 
+mod ahead;
 mod capabilities;
 pub mod cgroup;
 mod confine;
@@ -33,6 +34,7 @@ pub mod plan;
 pub mod seccomp;
 pub mod unlinked;
 
+pub use ahead::Launcher;
 pub use confine::{Confinement, confine};
 pub use launch::{Handover, LAUNCH_DEADLINE, LaunchError, launch};
 pub use launched::{Exit, Launched};

@@ -1,6 +1,7 @@
 //! Real sandboxes, made by the launcher binary: every test runs as root and, in a second run that `ordinary` starts, as an
 //! ordinary user.
 
+mod ahead;
 mod calls;
 mod confine;
 mod escapes;
@@ -8,6 +9,7 @@ mod escapes;
 mod fixture;
 mod limits;
 mod mounts;
+#[cfg(test)]
 mod ordinary;
 mod start;
 mod usage;
