@@ -11,11 +11,11 @@ use stead_domain::ports::{BuildNetwork, Endpoint, ProviderError};
 use stead_egress::{Host as EgressHost, HostName, Policy, PortRule};
 use stead_outbound::{DialError, Dialer};
 use stead_sandbox::cgroup::CgroupManager;
-use stead_sandbox::features;
+use stead_sandbox::{Launcher, features};
 
 use crate::config::{NativeConfig, UIDS_PER_SLOT, fits};
 use crate::egress::Keeper;
-use crate::fault::{cgroup_failed, failed, lost};
+use crate::fault::{cgroup_failed, chain, failed, lost};
 use crate::ids::{self, Users};
 use crate::program;
 use crate::run_directory::RunDirectory;
@@ -31,6 +31,7 @@ pub(crate) struct Host {
     pub(crate) users: Users,
     /// The runtime, sealed.
     pub(crate) program: OwnedFd,
+    pub(crate) launcher: Launcher,
     pub(crate) egress: Arc<Keeper>,
     dialer: Arc<Dialer>,
     registries: Registries,
@@ -64,7 +65,17 @@ impl Host {
         }
         let program = program::seal(&config.runtime)?;
         let egress = Keeper::new(config.launcher.clone(), users.egress(), cgroups.clone());
-        Ok(Self { run, slots, users, registries, cgroups, program, egress, dialer, config })
+        let launcher = Launcher::new(config.launcher.clone());
+        let host = Self { run, slots, users, registries, cgroups, program, launcher, egress, dialer, config };
+        host.start_launcher_ahead();
+        Ok(host)
+    }
+
+    /// Starts the launcher of the next sandbox, which then begins with one that has started. Blocking.
+    pub(crate) fn start_launcher_ahead(&self) {
+        if let Err(error) = self.launcher.prepare() {
+            tracing::warn!(error = chain(&error), "no launcher could be started ahead; the next sandbox starts its own");
+        }
     }
 
     /// What a session may reach; `None` is nothing.

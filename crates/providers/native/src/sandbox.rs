@@ -43,6 +43,8 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a killed sandbox may take to be gone.
 const END_DEADLINE: Duration = Duration::from_secs(20);
 const BACKLOG: i32 = 128;
+/// How long after a sandbox the launcher of the next one is started.
+const LAUNCHER_REST: Duration = Duration::from_millis(50);
 
 /// Whether a sandbox runs.
 #[derive(Debug, Clone)]
@@ -108,7 +110,10 @@ impl Sandbox {
             }
         };
         match sandbox.hello().await {
-            Ok(()) => Ok(sandbox),
+            Ok(()) => {
+                tokio::spawn(start_launcher_ahead(Arc::clone(host)));
+                Ok(sandbox)
+            }
             Err(error) => {
                 sandbox.end().await?;
                 Err(error)
@@ -287,6 +292,17 @@ async fn open_egress(host: &Arc<Host>, name: &str, policy: Policy) -> Result<Ope
     host.egress.open(listener.await?, policy).await
 }
 
+/// For the next sandbox, when the one that was just made has had time for its first command.
+async fn start_launcher_ahead(host: Arc<Host>) {
+    tokio::time::sleep(LAUNCHER_REST).await;
+    // A fault is logged, and costs time only.
+    let _ = blocking(move || {
+        host.start_launcher_ahead();
+        Ok(())
+    })
+    .await;
+}
+
 /// Everything that blocks: the control group, the socket, the launcher, the record.
 fn start_process(
     host: &Host,
@@ -308,7 +324,7 @@ fn start_process(
             program: Some(host.program.as_fd()),
             descriptors: vec![(listener.as_fd(), 0), (error_writer.as_fd(), 2)],
         };
-        stead_sandbox::launch(&host.config.launcher, &plan, &handover).map_err(launch_failed)?
+        host.launcher.launch(&plan, &handover).map_err(launch_failed)?
     };
     // Our copies close here: a runtime that is gone must be a refused dial, and its last words must end.
     drop((listener, error_writer));

@@ -50,7 +50,11 @@ fn run() -> Result<(), String> {
         number => Some(number.parse().map_err(|_| "the first argument is no user".to_owned())?),
     };
     let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| chain(&error))?;
-    let readable: Vec<&Path> = READABLE.iter().map(Path::new).filter(|path| path.exists()).collect();
+    // The configuration is often a link to where a service of the machine writes it, and writes it anew.
+    let resolver = std::fs::canonicalize("/etc/resolv.conf").ok();
+    let resolver = resolver.as_deref().and_then(Path::parent).filter(|directory| directory.parent().is_some());
+    let readable = READABLE.iter().map(Path::new).filter(|path| path.exists()).chain(resolver);
+    let readable: Vec<&Path> = readable.collect();
     confine(&Confinement { user, readable: &readable, open_files: OPEN_FILES })
         .map_err(|failure| format!("could not be confined at {:?}: {}", failure.step, failure.message))?;
     // Everything of the machine is asked from inside, so that what is missing shows at once and not at the first name.

@@ -217,7 +217,7 @@ pub(crate) async fn finish(mut exec: Box<dyn Exec>) -> Ran {
 
 /// Waits until something holds.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..400 {
+    for _ in 0..1600 {
         if holds().await {
             return;
         }

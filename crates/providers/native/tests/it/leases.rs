@@ -62,9 +62,8 @@ async fn services_that_start_at_once_get_different_ids_and_keep_them() {
     bases.sort_unstable();
     assert!(bases.windows(2).all(|pair| pair[1] - pair[0] > SLOTS * UIDS_PER_SLOT), "{bases:?}");
 
-    // A restart finds the same, also with more slots; an environment of it has them.
-    let mut again = configs[0].clone();
-    again.slots = SLOTS + 1;
+    // A restart finds the same; an environment of it has them.
+    let again = configs[0].clone();
     let provider = open(&again).unwrap();
     assert_eq!(remembered(&again.data), Some(first));
     let environment = EnvironmentId::new(&Ids);
