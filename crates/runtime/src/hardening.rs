@@ -7,13 +7,25 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 
 /// Makes the calling process untouchable for others of its user, and the heir of every orphan below it.
 pub(crate) fn harden() -> rustix::io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Process 1 has its namespace's orphans anyway; this makes the rule hold wherever the program runs.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+}
+
+/// Halves the calling process's bound on open files, hard and soft, for it and what it starts.
+///
+/// The kernel counts descriptors that are in flight between processes by user, and refuses to send more to whoever has a lower
+/// bound on open files than are in flight. A command that has as many in flight as its bound allows leaves process 1, which has
+/// twice the bound, able to send a supervisor its descriptors.
+pub(crate) fn halve_open_files() -> rustix::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let Some(half) = limit.maximum.map(|maximum| maximum / 2) else { return Ok(()) };
+    let current = limit.current.map_or(half, |current| current.min(half));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: Some(half) })
 }
 
 /// Takes standard input away from its number, close-on-exec, and puts `/dev/null` in its place.

@@ -61,6 +61,7 @@ pub fn supervise() -> Result<(), SupervisorError> {
     let _ = rustix::process::setsid();
     let control = hardening::take_stdin().map_err(failed("take the control socket"))?;
     let plan = orders::receive_plan(control.as_fd()).map_err(failed("receive the plan"))?;
+    hardening::halve_open_files().map_err(failed("bound open files"))?;
     let signals = Signals::listen(SIGCHLD).map_err(failed("listen for ended children"))?;
     let time_limit = plan.request.time_limit_ms.map(Duration::from_millis);
     let main = match start(plan) {

@@ -6,6 +6,7 @@
 
 mod app;
 mod data_directory;
+mod descriptors;
 mod first_key;
 mod gate;
 mod hosts;
@@ -103,6 +104,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     }
     let settings = arguments.configuration.settings(flags)?;
     logging::start(&settings.log);
+    descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
