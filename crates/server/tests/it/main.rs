@@ -5,8 +5,9 @@
     reason = "these are tests, though what they share is not marked as such"
 )]
 
-mod api;
 mod apart;
+mod api;
+mod artifacts;
 mod builds;
 mod client;
 mod collect;
@@ -21,6 +22,7 @@ mod git;
 mod git_server;
 mod isolation;
 mod layers;
+mod limits;
 mod misuse;
 mod network;
 mod node_locks;

@@ -14,7 +14,7 @@ pub(super) fn probes() -> Vec<Probe> {
     };
     let emptied = |place: &str| {
         format!(
-            "p = {place} + '/many'\nos.mkdir(p)\ntry:\n    for n in range(1_100_000): os.close(os.open(f'{{p}}/{{n}}', os.O_CREAT | os.O_WRONLY))\n\
+            "p = {place} + '/many'\nos.mkdir(p)\ntry:\n    for n in range(1_100_000): os.mknod(f'{{p}}/{{n}}')\n\
              finally: subprocess.run(['rm', '-rf', p])"
         )
     };
@@ -22,7 +22,7 @@ pub(super) fn probes() -> Vec<Probe> {
         probe("fd bomb", "flood(100_000, lambda n: os.open('/dev/null', os.O_RDONLY))", &["EMFILE"], Without(BOUND)),
         probe(
             "fork bomb",
-            "p = subprocess.run(['sh', '-c', 'while :; do sleep 15 & done'], capture_output=True, text=True)\nif 'Cannot fork' in p.stderr: fail(errno.EAGAIN)",
+            "p = subprocess.run(['sh', '-c', 'while :; do sleep 15 >/dev/null 2>&1 & done'], capture_output=True, text=True)\nif 'Cannot fork' in p.stderr: fail(errno.EAGAIN)",
             &["EAGAIN"],
             Without(BOUND),
         ),

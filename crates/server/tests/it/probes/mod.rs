@@ -4,8 +4,6 @@
 //! throw-away namespace outside of any session, and only when it succeeds there does its failure in a session say something.
 //! What could do harm is only ever called with arguments that cannot take effect.
 
-use crate::api::Api;
-use crate::objects::text;
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -100,26 +98,19 @@ fn every_way_out_of_a_session_is_closed() {
 
     let bait = stage::Bait::lay();
     let settings = [("sessions.network", "enabled")];
-    let mut sessions = Vec::new();
-    let mut control = stage::Answers::new();
-    for who in ["root", "a user"] {
-        if who == "a user" && std::env::var_os("ROOT_ONLY").is_some() {
-            continue;
-        }
-        let server = if who == "root" { TestServer::start(&settings) } else { TestServer::start_as_user(&settings) };
-        let api = Api::of(&server);
-        let harness = api.harness();
-        let files = [("own", "the layer's own\n"), ("scratch", "s\n"), ("d/file", "f\n")];
-        let project = api.environment("probed", &files);
-        api.build(&project);
-        let (victim, other) = stage::victim(&server, &api, &harness);
-        if control.is_empty() {
-            control = stage::control(&bait, &server, other, &all);
-            while bait.visited() {}
-        }
-        sessions.push((who, stage::session(&bait, &server, (&api, &harness, &project), other, &all)));
-        assert!(!bait.visited(), "a session of {who} reached the host's loopback");
-        assert_eq!(api.get(&format!("/v1/responses/{}", text(&victim["id"]))).ok()["status"], "in_progress");
+    let servers = [("root", TestServer::start(&settings)), ("a user", TestServer::start_as_user(&settings))];
+    let places: Vec<stage::Place<'_>> = servers.iter().map(|(who, server)| stage::Place::make(who, server)).collect();
+    let control = stage::control(&bait, &places[0], &all);
+    while bait.visited() {}
+    let sessions = std::thread::scope(|scope| {
+        let running = places.iter().map(|place| (place.who, scope.spawn(|| place.session(&bait, &all))));
+        let running: Vec<_> = running.collect();
+        let ended = running.into_iter().map(|(who, session)| (who, session.join().unwrap()));
+        ended.collect::<Vec<_>>()
+    });
+    assert!(!bait.visited(), "a session reached the host's loopback");
+    for place in &places {
+        place.is_whole();
     }
     let table = table::table(&themes, &control, &sessions);
     println!("{table}");

@@ -74,8 +74,9 @@ impl Bait {
         Self { place, listener, abstract_name, _abstract: abstract_socket, _named: socket }
     }
 
-    /// What probes are told about a place. `other` is the host's number of a process of another session.
-    fn facts(&self, server: &TestServer, other: i32, layer: &Path, work: &Path) -> Value {
+    /// What probes are told.
+    fn facts(&self, place: &Place<'_>, layer: &Path, work: &Path) -> Value {
+        let server = place.server;
         let (disk, disk_path) = disk();
         json!({
             "LAYER": layer,
@@ -87,7 +88,7 @@ impl Bait {
             "HOST_ABSTRACT": self.abstract_name,
             "HOST_PORT": self.listener.local_addr().unwrap().port(),
             "HOST_PID": std::process::id(),
-            "OTHER_PID": other,
+            "OTHER_PID": place.victim_pid,
             "SERVER_PORT": server.url().rsplit(':').next().unwrap().trim_end_matches('/').parse::<u16>().unwrap(),
             "DATA": server.data(),
             "DISK": disk,
@@ -143,15 +144,12 @@ fn program(control: bool, facts: &Value, probes: &[&Probe]) -> String {
 fn answers(output: &str, probes: &[&Probe]) -> Answers {
     let lines = output.lines().filter_map(|line| line.strip_prefix("probe\t")?.split_once('\t'));
     let found: Answers = lines.map(|(name, answer)| (name.to_owned(), answer.to_owned())).collect();
-    for l in output.lines().filter(|l| l.starts_with("slow")) {
-        println!("{l}");
-    }
     assert!(found.contains_key("end") && found.len() == probes.len() + 1, "{output}");
     found
 }
 
 /// Runs the controls of probes, as this process's user, in namespaces that are thrown away.
-pub(super) fn control(bait: &Bait, server: &TestServer, other: i32, probes: &[&Probe]) -> Answers {
+pub(super) fn control(bait: &Bait, of: &Place<'_>, probes: &[&Probe]) -> Answers {
     let mut found = Answers::new();
     let apart: &[&str] = &["-m", "-p", "-f", "--mount-proc", "-n", "-i", "-u", "-C"];
     for (control, namespaces) in [(Control::Succeeds, apart), (Control::SucceedsOnHost, &["-m"])] {
@@ -170,7 +168,7 @@ pub(super) fn control(bait: &Bait, server: &TestServer, other: i32, probes: &[&P
         }
         plant(&work, 0);
         let file = place.path().join("probe.py");
-        std::fs::write(&file, program(true, &bait.facts(server, other, &layer, &work), &probes)).unwrap();
+        std::fs::write(&file, program(true, &bait.facts(of, &layer, &work), &probes)).unwrap();
         // A default route into nothing shows that only the lack of one is in the way.
         let script = match control {
             Control::Succeeds => {
@@ -187,40 +185,65 @@ pub(super) fn control(bait: &Bait, server: &TestServer, other: i32, probes: &[&P
     found
 }
 
-/// A session that others look for, and the host's number of its process.
-pub(super) fn victim(server: &TestServer, api: &Api, harness: &str) -> (Value, i32) {
-    let victim = api.begin(harness, "echo secret > only-victims; exec -a victims-process sleep 300");
-    wait_for_file(server, "only-victims");
-    let pid = process(server, "victims-process").expect("the victim runs");
-    (victim, pid)
+/// A server with a project that is built, and with a session that others look for.
+pub(super) struct Place<'a> {
+    pub(super) who: &'a str,
+    server: &'a TestServer,
+    api: Api,
+    harness: String,
+    project: String,
+    victim: Value,
+    /// The host's number of the victim's process.
+    victim_pid: i32,
 }
 
-/// Runs probes in one new session of a project.
-pub(super) fn session(
-    bait: &Bait,
-    server: &TestServer,
-    (api, harness, project): (&Api, &str, &str),
-    other: i32,
-    probes: &[&Probe],
-) -> Answers {
-    let mark = format!("here-{}-{}", std::process::id(), probes.len());
-    let first = json!({"input": format!("touch {mark}"), "metadata": {"harness_id": harness, "environment": project}});
-    let first = api.ask(&first).ok();
-    let environments = std::fs::read_dir(server.data().join("environments")).unwrap().flatten();
-    let work = environments.map(|entry| entry.path().join("work")).find(|work| work.join(&mark).exists()).unwrap();
-    // The sandbox's own root, where it has one.
-    let owner = work.join(&mark).metadata().unwrap().uid();
-    plant(&work, if server.uids().len() > 1 { owner - 1000 } else { 0 });
-    let facts = bait.facts(server, other, Path::new("/env/probed"), Path::new("/workspace"));
-    let script = format!(
-        "cat > /tmp/probe.py <<'END OF PROBES'\n{}\nEND OF PROBES\nPARENT=$PPID exec python3 /tmp/probe.py\n",
-        program(false, &facts, probes)
-    );
-    let ran = api.go_on(&first, &script);
-    assert_eq!(ran["status"], "completed", "{ran:#}");
-    let found = answers(&said(&ran), probes);
-    // The session is what it was: process 1 lives, and the next turn runs.
-    let after = api.go_on(&ran, "echo alive");
-    assert_eq!((said(&after).trim_end(), text(&after["status"])), ("alive", "completed"));
-    found
+impl<'a> Place<'a> {
+    pub(super) fn make(who: &'a str, server: &'a TestServer) -> Self {
+        let api = Api::of(server);
+        let harness = api.harness();
+        let files = [("own", "the layer's own\n"), ("scratch", "s\n"), ("d/file", "f\n")];
+        let project = api.environment("probed", &files);
+        api.build(&project);
+        let victim = api.begin(&harness, "echo secret > only-victims; exec -a victims-process sleep 300");
+        wait_for_file(server, "only-victims");
+        let victim_pid = process(server, "victims-process").expect("the victim runs");
+        Self { who, server, api, harness, project, victim, victim_pid }
+    }
+
+    /// Runs probes in one new session.
+    pub(super) fn session(&self, bait: &Bait, probes: &[&Probe]) -> Answers {
+        let mark = format!("here-{}", std::process::id());
+        let task = json!({"harness_id": self.harness, "environment": self.project});
+        let first = self.api.ask(&json!({"input": format!("touch {mark}"), "metadata": task})).ok();
+        let environments = std::fs::read_dir(self.server.data().join("environments")).unwrap().flatten();
+        let work = environments.map(|entry| entry.path().join("work")).find(|work| work.join(&mark).exists()).unwrap();
+        // The sandbox's own root, where it has one.
+        let owner = work.join(&mark).metadata().unwrap().uid();
+        plant(&work, if self.server.uids().len() > 1 { owner - 1000 } else { 0 });
+        let facts = bait.facts(self, Path::new("/env/probed"), Path::new("/workspace"));
+        let script = format!(
+            "cat > /tmp/probe.py <<'END OF PROBES'\n{}\nEND OF PROBES\nPARENT=$PPID exec python3 /tmp/probe.py\n",
+            program(false, &facts, probes)
+        );
+        let ran = self.api.go_on(&first, &script);
+        assert_eq!(ran["status"], "completed", "{ran:#}");
+        let found = answers(&said(&ran), probes);
+        // The session is what it was: process 1 lives, and the next turn runs.
+        let after = self.api.go_on(&ran, "echo alive");
+        assert_eq!((said(&after).trim_end(), text(&after["status"])), ("alive", "completed"));
+        found
+    }
+
+    /// The session that was looked for is what it was, and no user of it is the host's root.
+    pub(super) fn is_whole(&self) {
+        let victim = self.api.get(&format!("/v1/responses/{}", text(&self.victim["id"]))).ok();
+        assert_eq!(victim["status"], "in_progress", "{}: {victim:#}", self.who);
+        for map in ["uid_map", "gid_map"] {
+            let map = std::fs::read_to_string(format!("/proc/{}/{map}", self.victim_pid)).unwrap();
+            for line in map.lines() {
+                let host: u32 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+                assert!(self.server.uids().contains(&host), "{}: {map}", self.who);
+            }
+        }
+    }
 }
