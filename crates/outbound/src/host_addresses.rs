@@ -69,9 +69,11 @@ struct Tables {
 }
 
 impl HostAddresses {
-    /// Reads the kernel's local addresses when they are needed, at most once in five seconds, and adds `added`.
+    /// Reads the kernel's local addresses now, and again when they are needed, at most once in five seconds; adds `added`.
     pub fn system(added: Vec<IpAddr>) -> Self {
-        Self { added: added.into_iter().map(Network::from).collect(), kernel: Some(Mutex::new(None)) }
+        // What cannot be read now is tried again when it is needed, and fails there.
+        let reading = read_kernel(None).ok();
+        Self { added: added.into_iter().map(Network::from).collect(), kernel: Some(Mutex::new(reading)) }
     }
 
     /// Exactly these, for tests and for machines whose addresses the operator knows better.
