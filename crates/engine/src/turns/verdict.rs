@@ -85,11 +85,11 @@ fn failed(exit: ExecExit, reached: &[Reached], budget: &Budget) -> Verdict {
     };
     // A shell says of a program that a signal ended: 128 and the signal.
     let cut_off = exit.signal == Some(SIGXFSZ) || exit.code == Some(128 + SIGXFSZ);
-    let of_disk = || reached.iter().find(|reached| reached.limit() == Limit::Disk);
+    let of = |limit| reached.iter().find(|reached| reached.limit() == limit);
     let found = match exit.reason {
-        // Who ends a script from outside for a limit ends it for what is on its disk.
-        ExitReason::Killed => of_disk().cloned(),
-        _ if cut_off => of_disk().cloned().or(budget.file.map(|bytes| Reached::DiskBytes { bytes })),
+        // Who ends a script from outside for a limit has measured its disk or, where the kernel does not, its memory.
+        ExitReason::Killed => of(Limit::Disk).or(of(Limit::Memory)).cloned(),
+        _ if cut_off => of(Limit::Disk).cloned().or(budget.file.map(|bytes| Reached::DiskBytes { bytes })),
         _ => reached.first().cloned(),
     };
     let failure = match &found {
@@ -129,13 +129,14 @@ mod tests {
     #[test]
     fn a_verdict_is_of_the_limit_that_was_reached_or_of_the_script() {
         use ExitReason::{Exited, Killed, OutputLimit, TimeLimit};
-        let cases: [(ExecExit, &[Reached], Option<Limit>, TurnState, &str); 10] = [
+        let cases: [(ExecExit, &[Reached], Option<Limit>, TurnState, &str); 11] = [
             (exit(Exited, Some(0), None), &[], None, TurnState::Completed, ""),
             // Ended by its own hand, whatever the status looks like.
             (exit(Exited, Some(137), None), &[], None, TurnState::Failed, "the script ended with exit status 137"),
             (exit(Exited, None, Some(9)), &[MEMORY], Some(Limit::Memory), TurnState::Failed, "96 MiB"),
             (exit(Exited, Some(254), None), &[PROCESSES], Some(Limit::Processes), TurnState::Failed, "the 64 that"),
             (exit(Killed, None, Some(9)), &[MEMORY, DISK], Some(Limit::Disk), TurnState::Failed, "10 GiB"),
+            (exit(Killed, None, Some(9)), &[PROCESSES, MEMORY], Some(Limit::Memory), TurnState::Failed, "and was ended"),
             (exit(Killed, None, Some(9)), &[], None, TurnState::Failed, "the script was ended from outside"),
             (exit(Exited, Some(153), None), &[], Some(Limit::Disk), TurnState::Failed, "10 GiB"),
             (exit(OutputLimit, None, Some(9)), &[], Some(Limit::Output), TurnState::Failed, "(sessions.output)"),

@@ -166,11 +166,14 @@ pub(crate) fn belongings(server: &TestServer) -> Vec<String> {
     let mut found = processes(server);
     for group in server.groups() {
         let children = std::fs::read_dir(&group).into_iter().flatten().flatten();
-        found.extend(children.filter(|child| child.path().is_dir()).map(|child| child.path().display().to_string()));
+        let children = children.map(|child| child.path()).filter(|child| child.is_dir());
+        // The proxy is the server's own and stays as long as it.
+        let children = children.filter(|child| !child.ends_with("egress"));
+        found.extend(children.map(|child| child.display().to_string()));
     }
     found.extend(unfinished_builds(server));
     for directory in ["environments/slots", "environments", "run"] {
-        let names = names(server, directory).into_iter().filter(|name| name != "slots");
+        let names = names(server, directory).into_iter().filter(|name| name != "slots" && name != "place.json");
         found.extend(names.map(|name| format!("{directory}/{name}")));
     }
     found

@@ -161,7 +161,11 @@ mod tests {
             number: 1,
             state: "interrupted".to_owned(),
             exit: None,
-            failure: Some(TurnFailure { kind: "interrupted".to_owned(), limit: None, message: "the server stopped".to_owned() }),
+            failure: Some(TurnFailure {
+                kind: "interrupted".to_owned(),
+                limit: None,
+                message: "the server stopped".to_owned(),
+            }),
             limits_hit: Vec::new(),
             reads: Some(Reads { project: "henv_1".to_owned(), version: 3 }),
             artifacts: vec![TurnArtifact { id: "file_1".to_owned(), path: "a/b".to_owned(), bytes: 5 }],
