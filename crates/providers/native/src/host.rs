@@ -74,7 +74,10 @@ impl Host {
     /// Starts the launcher of the next sandbox, which then begins with one that has started. Blocking.
     pub(crate) fn start_launcher_ahead(&self) {
         if let Err(error) = self.launcher.prepare() {
-            tracing::warn!(error = chain(&error), "no launcher could be started ahead; the next sandbox starts its own");
+            tracing::warn!(
+                error = chain(&error),
+                "no launcher could be started ahead; the next sandbox starts its own"
+            );
         }
     }
 
