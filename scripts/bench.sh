@@ -12,11 +12,14 @@ cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || die "sandboxes of the native provider need root"
 need_tools
 need_packages bwrap=bubblewrap
+# An engine is measured where one answers, with an image of this; none is installed or started for it.
+! docker version >/dev/null 2>&1 || need_packages busybox=busybox-static
 need_rust
 say "building release binaries"
 build_runtime
 cargo build --quiet --locked --release -p stead-server >&2 || die "building the server failed"
 cargo build --quiet --locked --release -p stead-sandbox --example launch_time >&2 || die "building the launch timer failed"
+cargo build --quiet --locked --release -p stead-egress --example throughput >&2 || die "building the throughput timer failed"
 need_uv target/tools/toolchains
 
 hosts=$(registry_hosts || true)

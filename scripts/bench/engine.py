@@ -1,11 +1,11 @@
 """A container engine, where one answers: none is started for this."""
 
 import io
+import shutil
 import subprocess
 import tarfile
 
 NAME = "stead-bench:busybox"
-BUSYBOX = "/bin/busybox"
 
 
 class Image:
@@ -25,7 +25,7 @@ class Image:
             self.note = "no engine answers"
             return self
         try:
-            program = open(BUSYBOX, "rb").read()
+            program = open(shutil.which("busybox") or "/bin/busybox", "rb").read()
         except OSError as error:
             self.note = f"no image: {error}"
             return self

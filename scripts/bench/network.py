@@ -4,14 +4,17 @@ from samples import Figure, Goal, in_turn
 from server import Server
 from sessions import COMMAND, Starter
 
-NETWORKS = {"disabled": "disabled", "restricted": "restricted files.example api.example"}
+NETWORKS = {
+    "disabled": {"STEAD__SESSIONS__NETWORK": "disabled"},
+    "restricted": {"STEAD__SESSIONS__NETWORK": "restricted", "STEAD__SESSIONS__HOSTS": "files.example,api.example"},
+}
 
 
 def run(bench):
     place = bench.directory("network")
     servers = [
-        Server(bench.binaries, place / name, {"STEAD__SESSIONS__NETWORK": text}, index)
-        for index, (name, text) in enumerate(NETWORKS.items())
+        Server(bench.binaries, place / name, settings, index)
+        for index, (name, settings) in enumerate(NETWORKS.items())
     ]
     with servers[0] as first, servers[1] as second:
         starters = [Starter(first), Starter(second)]
