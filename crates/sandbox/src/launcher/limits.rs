@@ -11,7 +11,9 @@ pub(super) fn apply(limits: &Limits, memory_is_bounded: bool) -> Result<(), Fail
     if !memory_is_bounded {
         lower(Resource::Data, limits.memory_bytes)?;
     }
-    lower(Resource::Core, 0)?;
+    // No core file, as with 0: none is that short. Where the host pipes cores to a program, it is 1 that keeps the kernel from
+    // running it, as root and outside, on what crashed in here; 0 does not.
+    lower(Resource::Core, 1)?;
     lower(Resource::Nofile, limits.open_files)?;
     lower(Resource::Nproc, limits.processes)?;
     // Locked memory and message queues are charged to no control group in full.
