@@ -108,14 +108,14 @@ fn kernel(release: Option<String>) -> Finding {
 }
 
 /// What happens when a program crashes. A pipe runs a program of the host's as its root, outside every sandbox, on what the
-/// crashed one left; the bound of 0 on core files does not hold for it.
+/// crashed one left. A session begins with a bound that keeps the kernel from it, but may lower that bound to 0, which does not.
 fn core_pattern(pattern: &str) -> Finding {
     let Some(handler) = pattern.strip_prefix('|') else {
         return Finding::good("crashes", "leave no core file, and run no program of the host");
     };
     let handler = handler.split_whitespace().next().unwrap_or_default();
     let text = format!(
-        "when a program in a session crashes the kernel runs {handler} as the host's root, on data that the session chose"
+        "a session can make the kernel run {handler} as the host's root, on data that the session chose, by a program that crashes"
     );
     let fix = "sysctl -w kernel.core_pattern=core, and switch off what sets it (apport, systemd-coredump)";
     Finding::partial("crashes", text, Some(fix.to_owned()))

@@ -40,7 +40,7 @@ pub(crate) fn doctor(arguments: &DoctorArgs, json: bool) -> Result<u8, Failure> 
     let (probed_at, disk) = disk::findings(&settings.data_directory);
     let probed = kernel::probe(&probed_at);
     report.add(Section::Isolation, probed.isolation);
-    report.add(Section::Isolation, user_ids::findings(is_root, settings.native.uid_base.into(), settings.native.slots));
+    report.add(Section::Isolation, user_ids::findings(is_root, settings.native.uid_base, settings.native.slots));
     report.add(Section::Isolation, probed.trial);
     report.add(Section::Isolation, host::isolation(is_root));
     report.add(Section::Limits, probed.limits);
