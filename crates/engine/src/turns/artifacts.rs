@@ -55,7 +55,8 @@ impl Engine {
             }
         };
         if more {
-            collected.exceed(".", format!("there are more than {LISTED} files; the rest was not looked at"));
+            let reason = "are too many files, or directories that cannot be read or lie too deep";
+            collected.exceed(".", format!("there {reason}; what is not listed was not looked at"));
         }
         files.retain(|file| before.get(&file.path) != Some(&file.stamp));
         files.sort_by(|left, right| left.path.cmp(&right.path));

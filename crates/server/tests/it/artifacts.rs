@@ -31,7 +31,7 @@ fn only_own(api: &Api, session: &str, seed: u32) -> usize {
             let path = format!("/v1/containers/{}/files/{}/content", text(&file["container_id"]), text(&file["id"]));
             let content = api.get(&path);
             assert_eq!(content.status, 200, "seed {seed}: {file}: {}", content.text());
-            let own = content.body.starts_with(b"own:") || content.body.iter().all(|byte| *byte == 0);
+            let own = content.body.iter().all(|byte| b"own:x\0".contains(byte));
             let start = String::from_utf8_lossy(&content.body[..content.body.len().min(200)]).into_owned();
             assert!(own, "seed {seed}: {file}: {start}");
             seen += 1;
@@ -66,8 +66,10 @@ fn rounds(server: &TestServer, seeds: impl Iterator<Item = u32>) {
             answer.text()
         );
         let response = answer.json();
-        assert_eq!(response["status"], "completed", "seed {seed}: {response:#}");
-        assert!(said(&response).ends_with("done\n"), "seed {seed}: {response:#}");
+        // More than a session may have ends it; that is an answer like another.
+        let ended = response["status"] == "completed" && said(&response).ends_with("done\n");
+        let limited = response["error"]["detail"]["stead_reason"] == "limit";
+        assert!(ended || limited, "seed {seed}: {response:#}");
         let survivors: Vec<String> = processes(server).into_iter().filter(|line| line.contains("chaos.py")).collect();
         assert!(survivors.is_empty(), "seed {seed}: {survivors:#?}");
         let session = text(&response["metadata"]["session_id"]).to_owned();

@@ -1,5 +1,5 @@
 # Leaves a working directory in as bad a state as it can, and processes that go on changing it while its files are collected.
-# SEED makes it another one each time. Every regular file that is made here begins with `own:` or is nothing but zeros.
+# SEED makes it another one each time. Every regular file that is made here holds the letters of `own:x` and zeros alone.
 import os, random, signal, socket, sys, time
 
 dice = random.Random(SEED)
@@ -18,18 +18,23 @@ def name():
     return dice.choice(NAMES)
 
 
+def at_once(path, flags):
+    """A fifo that nobody reads is an error and no reason to wait."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def write(path, size=None):
-    with open(path, 'wb') as file:
+    with open(path, 'wb', opener=at_once) as file:
         file.write(b'own:' + b'x' * (dice.randrange(2000) if size is None else size))
 
 
 def sparse(path):
-    with open(path, 'wb') as file:
+    with open(path, 'wb', opener=at_once) as file:
         file.truncate(dice.choice([3 << 20, 5 << 30]))
 
 
 def grow(path):
-    with open(path, 'ab') as file:
+    with open(path, 'ab', opener=at_once) as file:
         if file.tell() == 0:
             file.write(b'own:')
         if file.tell() < 4 << 20:
