@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::api::Api;
 use crate::program::needs_root;
 use crate::server::TestServer;
 use crate::toolchain::networked;
@@ -34,13 +35,11 @@ fn run(server: &mut TestServer, kinds: &str) -> String {
     let log = here.path().join("server.log");
     let report = here.path().join("report");
     let key = std::fs::read_to_string(server.key_file()).unwrap();
-    server.ran(&["workspace", "create", "other"]);
-    let other = server.ran(&["key", "create", "other", "--workspace", "other", "--verb", "read,run,write,admin"]);
-    assert_eq!(other.status, 0, "{}", other.stderr);
+    let other = Api::of_tenant(server, "other");
     let restart = format!("touch {0}; while [ -e {0} ]; do sleep 0.1; done", wish.display());
     let mut program = Command::new("/usr/bin/python3")
         .args(["-c", START, cases, "--base-url", server.url(), "--kind", kinds, "--decided", "--quick"])
-        .args(["--key", key.trim(), "--other-key", other.stdout.trim()])
+        .args(["--key", key.trim(), "--other-key", other.key()])
         .args(["--git-bind", "127.0.0.1", "--build-limit", "60", "--memory", "--restart-cmd", &restart])
         .arg("--search")
         .arg(server.data())

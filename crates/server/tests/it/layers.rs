@@ -1,7 +1,5 @@
 //! Layers hold what their inputs say and nothing else: no path of another project, nothing stale, nothing of another tenant.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -72,26 +70,6 @@ fn two_builds_of_one_project_at_different_places_share_no_path() {
     }
 }
 
-/// Another tenant on the same server, with a key of its own. Nothing of the interface makes one yet.
-fn second_workspace(server: &mut TestServer) -> Api {
-    let key = "stead_2222222222222222222222222222222222222222222222222222222222222222";
-    server.terminate();
-    let script = "import hashlib, json, sqlite3, sys\n\
-        database, key = sys.argv[1:]\n\
-        with sqlite3.connect(database) as rows:\n\
-        \x20   workspace = 'ws_0190a2228c9470708d91be111fa01588'\n\
-        \x20   rows.execute('INSERT INTO workspaces VALUES (?, ?, ?)', (workspace, 'second', 9 * 10**15))\n\
-        \x20   digest = hashlib.sha256(key.encode()).hexdigest()\n\
-        \x20   verbs = json.dumps(['read', 'run', 'write', 'admin'])\n\
-        \x20   rows.execute('INSERT INTO api_keys VALUES (?, ?, ?, ?, ?, ?, NULL, 1)',\n\
-        \x20                ('key_0190a2228c9470708d91be111fa01588', workspace, 'second', digest, verbs, 1))\n";
-    let database = server.data().join("stead.db");
-    let done = Command::new("/usr/bin/python3").args(["-c", script]).arg(database).arg(key).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    server.start_again();
-    Api::with_key(server, key)
-}
-
 /// One project of one tenant in the poisoning test.
 struct Tenant<'a> {
     api: &'a Api,
@@ -144,8 +122,8 @@ impl<'a> Tenant<'a> {
 #[test]
 fn no_layer_is_stale_and_none_is_another_tenants() {
     needs_root!();
-    let mut server = TestServer::start(&[]);
-    let theirs = second_workspace(&mut server);
+    let server = TestServer::start(&[]);
+    let theirs = Api::of_tenant(&server, "second");
     let ours = Api::of(&server);
     let first = Tenant::new(&ours, "demo", "v1");
     assert!(!first.build().contains("nothing to install"));

@@ -35,6 +35,15 @@ pub(crate) fn said(response: &Value) -> String {
 }
 
 impl Api {
+    /// An admin of a new workspace of that name.
+    pub(crate) fn of_tenant(server: &TestServer, name: &str) -> Self {
+        let made = server.ran(&["workspace", "create", name]);
+        assert_eq!(made.status, 0, "{}", made.stderr);
+        let key = server.ran(&["key", "create", name, "--workspace", name, "--verb", "read,run,write,admin"]);
+        assert_eq!(key.status, 0, "{}", key.stderr);
+        Self::with_key(server, key.stdout.trim())
+    }
+
     /// Makes a shell harness.
     pub(crate) fn harness(&self) -> String {
         let made = self.post("/v1/harnesses", &json!({"name": "shell", "base": "shell"})).ok();

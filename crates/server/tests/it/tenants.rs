@@ -238,16 +238,12 @@ fn comparable(answer: &Answer, echoed: impl Iterator<Item = String>) -> (u16, Ve
 fn what_is_anothers_is_not_there_on_any_route() {
     needs_root!();
     let server = TestServer::start(&[]);
-    let workspaces = Api::of(&server).get("/stead/v1/workspaces").ok();
-    let first = text(&workspaces["workspaces"][0]["id"]).to_owned();
-    let made = server.ran(&["workspace", "create", "Team Blue"]);
-    assert_eq!(made.status, 0, "{}", made.stderr);
-    let key = server.ran(&["key", "create", "blue", "--workspace", "Team Blue", "--verb", "read,run,write,admin"]);
-    assert_eq!(key.status, 0, "{}", key.stderr);
-
-    let blue =
-        Tenant::furnished(Api::with_key(&server, key.stdout.trim()), (made.stdout.trim().to_owned(), "Team%20Blue"));
-    let operator = Tenant::furnished(Api::of(&server), (first, "default"));
+    let blue = Api::of_tenant(&server, "Team Blue");
+    // The oldest is first, and the operator's.
+    let found = Api::of(&server).get("/stead/v1/workspaces").ok();
+    let id = |place: usize| text(&found["workspaces"][place]["id"]).to_owned();
+    let blue = Tenant::furnished(blue, (id(1), "Team%20Blue"));
+    let operator = Tenant::furnished(Api::of(&server), (id(0), "default"));
     let before = (blue.state(), operator.state());
     blue.finds_nothing_of(&operator, false);
     operator.finds_nothing_of(&blue, true);
