@@ -25,6 +25,9 @@ const FORBIDDING: [(&str, &str, &str); 3] = [
 
 const MORE_NAMESPACES: &str = "sysctl user.max_user_namespaces=65536";
 
+const WHOLE_PROC: &str = "start the service where all of /proc is to be seen: without ProtectKernelTunables=, ProtectKernelLogs= \
+                          and ProtectProc= in its systemd unit, or in Docker with --security-opt systempaths=unconfined";
+
 /// Whether each sandbox has users of its own.
 pub(super) fn user_ids(who: Who) -> Feature {
     let (state, explanation, fix) = match who {
@@ -52,13 +55,17 @@ pub(super) fn namespaces(who: Who) -> Feature {
         Who::Root => (Ok(()), "0 65536 1\n"),
         Who::OrdinaryUser => (enter_own(), "1000 0 1\n"),
     };
+    let outcome = prepared.and_then(|()| make(map));
+    // Only a refused process file system comes with words of our own.
+    let covered = outcome.as_ref().is_err_and(|error| error.get_ref().is_some());
+    let command = if covered { WHOLE_PROC } else { fix(who, |path| fs::read_to_string(path).ok()) };
     feature(
         "namespaces",
         true,
-        prepared.and_then(|()| make(map)),
+        outcome,
         "user, mount, process, ipc, host name and network namespaces can be made and mapped",
         "namespaces cannot be made",
-        fix(who, |path| fs::read_to_string(path).ok()),
+        command,
     )
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use stead_sandbox::cgroup::Controller;
@@ -162,6 +163,22 @@ fn every_feature_is_explained_and_obstacles_are_named() {
         feature.state = if feature.name == "seccomp" { features::State::Missing } else { features::State::Enforced };
     }
     assert_eq!(without.obstacle().unwrap().name, "seccomp");
+}
+
+#[test]
+fn a_host_that_covers_its_process_file_system_is_told_so() {
+    let script = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && \
+                  exec -a stead-launcher \"$0\" probe /tmp";
+    let mut command = Command::new("unshare");
+    if mode() == Mode::User {
+        command.arg("-Ur");
+    }
+    let output = command.args(["-m", "bash", "-c", script, LAUNCHER]).output().unwrap();
+    let found: Vec<features::Feature> = serde_json::from_slice(&output.stdout).unwrap();
+    let obstacle = features::Features { all: found }.obstacle().cloned().unwrap();
+    println!("{obstacle:?}");
+    assert_eq!(obstacle.name, "namespaces");
+    assert!(obstacle.explanation.contains("process file system") && obstacle.fix.unwrap().contains("/proc"));
 }
 
 #[test]
