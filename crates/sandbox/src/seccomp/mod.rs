@@ -3,12 +3,13 @@
 //! Answers, in the order in which they are decided: a foreign architecture kills the process; the x32
 //! range is refused with `EPERM`; `clone3` says `ENOSYS`, so that the C library falls back to `clone`,
 //! whose flags can be examined; calls newer than the table say `ENOSYS`, which programs expect of an
-//! old kernel; what the table allows passes; calls with rules about their arguments are examined;
+//! old kernel; a change of the bound on core files is not made (see `cores`); what the table allows passes; calls with rules about their arguments are examined;
 //! everything else says `EPERM`.
 //!
 //! The kernel runs a new filter once for every call number there is, so its length is paid at every
 //! start: the table is compiled to ranges by `ranges`, and only the rules are left to `seccompiler`.
 
+mod cores;
 mod helper;
 mod ranges;
 mod rules;
@@ -68,6 +69,7 @@ fn compile_list(
             .map_err(SeccompError::Compile)?;
     let by_argument: BpfProgram = filter.try_into().map_err(SeccompError::Compile)?;
     let mut program = preamble();
+    program.extend(cores::keep_bound());
     program.extend(ranges::allow(allowed));
     program.extend(by_argument);
     Ok(program)
