@@ -53,7 +53,8 @@ pub fn confine(confinement: &Confinement<'_>) -> Result<LandlockStatus, Failure>
     }
     let rules = rules(confinement.readable)?;
     let filter = seccomp::compile_for_helper().map_err(|error| refuse(Step::Seccomp, "filter", error.to_string()))?;
-    lower(Resource::Core, 0)?;
+    // As in a sandbox: with 0 a host that pipes cores to a program would run it when a helper crashes.
+    lower(Resource::Core, 1)?;
     lower(Resource::Nofile, confinement.open_files)?;
     if capabilities::can_be_locked()? {
         capabilities::lock()?;

@@ -71,7 +71,7 @@ async fn the_proxy_is_nobody_and_reads_nothing_of_the_service() {
     // Not dumpable: what it is belongs to root, so that not even its own user may look into it.
     assert_eq!(fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid(), 0);
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
-    assert!(limits.lines().any(|line| line.starts_with("Max core file size") && line.contains(" 0 ")), "{limits}");
+    assert!(limits.lines().any(|line| line.starts_with("Max core file size") && line.contains(" 1 ")), "{limits}");
     assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(), b"");
 
     // Whoever has its user reads none of the service's directories; the proxy itself cannot even run what this runs.
