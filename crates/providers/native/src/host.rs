@@ -87,13 +87,7 @@ impl Host {
         network: &NetworkPolicy,
         label: String,
     ) -> Result<Option<Policy>, ProviderError> {
-        let mut policy = match network {
-            NetworkPolicy::Disabled => return Ok(None),
-            NetworkPolicy::Restricted(hosts) => Policy::exact(label, names(hosts.iter())?),
-            NetworkPolicy::Enabled => Policy { ports: self.config.session_ports.clone(), ..Policy::open(label) },
-        };
-        allow(&mut policy, &self.config.extra_allowed);
-        Ok(Some(policy))
+        session_policy(&self.config, network, label)
     }
 
     /// What a build may reach; `None` is nothing.
@@ -158,6 +152,20 @@ impl Host {
         self.cgroups.kill(name).and_then(|()| self.cgroups.remove(name)).map_err(cgroup_failed)?;
         self.run.remove(name).map_err(failed("clear the run directory", &self.run.of(name)))
     }
+}
+
+fn session_policy(
+    config: &NativeConfig,
+    network: &NetworkPolicy,
+    label: String,
+) -> Result<Option<Policy>, ProviderError> {
+    let mut policy = match network {
+        NetworkPolicy::Disabled => return Ok(None),
+        NetworkPolicy::Restricted(hosts) => Policy::exact(label, names(hosts.iter())?),
+        NetworkPolicy::Enabled => Policy { ports: config.session_ports.clone(), ..Policy::open(label) },
+    };
+    allow(&mut policy, &config.extra_allowed);
+    Ok(Some(policy))
 }
 
 /// Runs blocking work off the asynchronous threads.
@@ -239,6 +247,34 @@ fn check(config: &NativeConfig) -> Result<(), ProviderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_reach_the_ports_that_their_network_opens() {
+        let program = crate::RuntimeProgram::Bytes(b"");
+        let mut config = NativeConfig::new("/data", "/run", program);
+        let admitted = |config: &NativeConfig, network: &str, host: &str, port| {
+            let policy = session_policy(config, &network.parse().unwrap(), String::new()).unwrap();
+            policy.is_some_and(|policy| policy.dial_policy().admit(&host.parse().unwrap(), port).is_ok())
+        };
+        let restricted = "restricted one.example";
+        for (port, open) in [(443, true), (22, true), (5432, false)] {
+            assert_eq!(admitted(&config, "enabled", "any.example", port), open, "{port}");
+        }
+        config.session_ports = PortRule::Only([443, 5432].into());
+        assert!(admitted(&config, "enabled", "any.example", 5432) && !admitted(&config, "enabled", "any.example", 22));
+        config.session_ports = PortRule::Any;
+        assert!(admitted(&config, "enabled", "any.example", 25));
+        // What the operator opens is for enabled networks.
+        assert!(
+            admitted(&config, restricted, "one.example", 443) && !admitted(&config, restricted, "one.example", 5432)
+        );
+        for host in ["two.example", "www.one.example", "10.0.0.1"] {
+            assert!(!admitted(&config, restricted, host, 443), "{host}");
+        }
+        assert!(!admitted(&config, "disabled", "one.example", 443));
+        config.extra_allowed = vec!["127.0.0.1:8000".parse().unwrap()];
+        assert!(admitted(&config, restricted, "one.example", 8000));
+    }
 
     #[test]
     fn registries_are_hosts_with_or_without_a_port() {

@@ -130,3 +130,43 @@ async fn a_runtime_that_does_not_speak_leaves_nothing() {
     assert!(fixture.leases().is_empty() && fixture.groups().is_empty());
     assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
 }
+
+/// Create takes these steps: slot, directories, record, sandbox. Each state in between is made here by taking away what the later
+/// steps leave.
+#[tokio::test]
+async fn a_create_that_was_cut_off_anywhere_is_gone_on_with() {
+    let fixture = Fixture::new();
+    let workspace = WorkspaceId::new(&Ids);
+    let before: [(&str, fn(&std::path::Path)); 4] = [
+        ("no directory", |top| fs::remove_dir_all(top).unwrap()),
+        ("half of the directories", |top| {
+            fs::remove_file(top.join("record.json")).unwrap();
+            fs::remove_dir_all(top.join("home")).unwrap();
+        }),
+        ("half of a record", |top| {
+            fs::rename(top.join("record.json"), top.join(".record.json")).unwrap();
+        }),
+        ("no sandbox", |_| {}),
+    ];
+    for (what, undo) in before {
+        for swept in [false, true] {
+            let (environment, operation) = (EnvironmentId::new(&Ids), OperationId::new(&Ids));
+            let provider = fixture.open();
+            known(provider.create(operation, environment, workspace, &plain()).await).unwrap();
+            provider.shutdown().await.unwrap();
+            undo(&fixture.config.data.join("environments").join(environment.hex()));
+            let provider = fixture.open();
+            if swept {
+                provider.sweep(&[environment]).await.unwrap();
+                let leases = fixture.leases().len();
+                assert_eq!(leases, usize::from(what == "no sandbox"), "{what}: what was never finished is nobody's");
+            }
+            known(provider.create(operation, environment, workspace, &plain()).await).unwrap();
+            let runtime = provider.link(environment).await.unwrap();
+            assert_eq!(run(&*runtime, "echo made >/workspace/file; cat /workspace/file").await.stdout, "made\n");
+            known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+            assert!(fixture.leases().is_empty() && fixture.groups().is_empty(), "{what}");
+            provider.shutdown().await.unwrap();
+        }
+    }
+}

@@ -166,3 +166,65 @@ async fn a_restricted_build_reaches_its_hosts_and_names_those_it_was_refused() {
     assert_eq!(sandbox.refused_hosts().await, BTreeSet::from(refused), "one that is not found was not refused");
     sandbox.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_restricted_session_reaches_its_names_alone() {
+    let (allowed, other) = (site().await, site().await);
+    let mut fixture = Fixture::new();
+    // The name's address is one of this machine's, so the endpoint is opened as well; the other one stays what it is.
+    fixture.config.extra_allowed = vec![allowed];
+    let provider = fixture.open();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    let restricted = |names: &str| StartSpec { network: format!("restricted {names}").parse().unwrap(), ..plain() };
+    let spec = restricted("localhost named.example");
+    known(provider.create(OperationId::new(&Ids), environment, workspace, &spec).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let port = allowed.port();
+    for (url, answer) in [
+        (format!("http://localhost:{port}/"), "hello"),
+        (format!("http://LOCALHOST.:{port}/"), "hello"),
+        // Not by address, though the name has it; not by another name of it; not another port.
+        (format!("http://127.0.0.1:{port}/"), "403"),
+        (format!("http://a.localhost:{port}/"), "403"),
+        (format!("http://localhost:{}/", other.port()), "403"),
+        ("http://other.example/".to_owned(), "403"),
+    ] {
+        assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, format!("{answer}\nrefused\n"), "{url}");
+    }
+    // Another policy is another sandbox, with the files of the first.
+    run(&*runtime, "echo kept >/workspace/file").await;
+    known(provider.start(OperationId::new(&Ids), environment, workspace, &restricted("named.example")).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let url = format!("http://localhost:{port}/");
+    assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "403\nrefused\n");
+    assert_eq!(run(&*runtime, "cat /workspace/file").await.stdout, "kept\n");
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
+/// A mirror that has no name, for builds that reach registries only.
+#[tokio::test]
+async fn a_registry_by_address_is_open_to_restricted_builds() {
+    let (mirror, other) = (site().await, site().await);
+    let mut fixture = Fixture::new();
+    fixture.config.registry_hosts = BTreeSet::from([mirror.to_string()]);
+    let provider = fixture.open();
+    let mut spec = build(&fixture);
+    spec.network = BuildNetwork::Restricted(BTreeSet::from(["named.example".to_owned()]));
+    let sandbox = BuildSandboxes::open(&provider, spec).await.unwrap();
+    let runtime = sandbox.runtime();
+    for (url, answer) in [
+        (format!("http://{mirror}/"), "hello"),
+        (format!("http://localhost:{}/", mirror.port()), "403"),
+        (format!("http://127.0.0.2:{}/", mirror.port()), "403"),
+        (format!("http://{other}/"), "403"),
+    ] {
+        assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, format!("{answer}\nrefused\n"), "{url}");
+    }
+    // A tunnel to it shows no server name, for it has none.
+    let tunnel = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT {mirror} HTTP/1.1\\r\\nHost: {mirror}\\r\\n\\r\\n' >&3
+        read -r status <&3; read -r end <&3; printf 'GET / HTTP/1.1\\r\\n\\r\\n' >&3; echo \"$status\"; tail -1 <&3"
+    );
+    assert_eq!(run(&*runtime, &tunnel).await.stdout, "HTTP/1.1 200 Connection established\r\nhello\n");
+    sandbox.close().await.unwrap();
+}
