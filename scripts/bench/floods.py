@@ -8,7 +8,7 @@ from server import Server
 
 FLOODS = {
     "cpu": "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait",
-    "process": "while :; do for i in 1 2 3 4 5 6 7 8; do (while :; do sleep 60 & done) 2>/dev/null & done; wait; done",
+    "processes": "while :; do for i in 1 2 3 4 5 6 7 8; do (while :; do sleep 60 & done) 2>/dev/null & done; wait; done",
     "memory": "while :; do python3 -c 'held = []\nwhile True: held.append(bytearray(1 << 24))' 2>/dev/null; done",
     "output": "yes & yes >&2 & wait",
     "disk": "while :; do dd if=/dev/zero of=/workspace/flood bs=1M count=1024 conv=fsync 2>/dev/null; done",
@@ -68,15 +68,15 @@ def run(bench):
 
         count = 5 if bench.quick else 50
         for name, script in FLOODS.items():
-            bench.say(f"{name} flood")
+            bench.say(f"a flood of {name}")
             for _ in range(3):
                 true()
             alone = [true() for _ in range(count)]
             with Flood(server, script) as flood:
                 beside = [true() for _ in range(count)]
             if flood.failure:
-                raise RuntimeError(f"the {name} flood failed: {flood.failure}")
-            yield Figure(f"`true` beside a {name} flood", beside, command=f"POST /v1/responses {{input: true}}; flood: {script}",
+                raise RuntimeError(f"the flood of {name} failed: {flood.failure}")
+            yield Figure(f"`true` beside a flood of {name}", beside, command=f"POST /v1/responses {{input: true}}; flood: {script}",
                          yardstick=Figure("alone", alone), goal=None if name in WITHOUT_GOAL else Goal("ratio", 2),
                          note=WITHOUT_GOAL.get(name, ""))
             time.sleep(1)
