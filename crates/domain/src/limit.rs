@@ -116,8 +116,8 @@ pub enum Reached {
     Output {
         /// What may be said, in bytes.
         bytes: u64,
-        /// The option that changes it; none where it is fixed.
-        option: Option<&'static str>,
+        /// The option that changes it.
+        option: &'static str,
     },
     /// It took longer than it may.
     Time {
@@ -168,8 +168,7 @@ impl Reached {
                 format!("filled {place}, which lies in memory and holds {} files", count(*files))
             }
             Self::Output { bytes, option } => {
-                let option = option.map_or_else(String::new, |option| format!(" ({option})"));
-                format!("said more than the {} of output that this server takes{option}", size(*bytes))
+                format!("said more than the {} of output that this server takes ({option})", size(*bytes))
             }
             Self::Time { limit, named: true } => format!("took longer than the {} that it was given", duration(*limit)),
             Self::Time { limit, named: false } => {

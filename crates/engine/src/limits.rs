@@ -78,6 +78,8 @@ pub struct Settings {
     pub idle_stop: Duration,
     /// Builds that run at once.
     pub build_slots: usize,
+    /// What one command of a build step may say, in bytes; a step that says more is ended.
+    pub build_output_bytes: u64,
     /// The longest a build may run, from its slot on.
     pub build_time_limit: Duration,
     /// The longest that a layer of unpinned packages is taken again.

@@ -29,8 +29,6 @@ use crate::operations::provider_failed;
 
 /// The most that a list of packages may say.
 const LISTED: usize = 16 << 20;
-/// The most that a step may say altogether; the log keeps head and tail of it.
-const OUTPUT: u64 = 1 << 30;
 
 /// When a layer was made, for people.
 fn date(layer: &Layer) -> String {
@@ -244,7 +242,7 @@ impl Engine {
             directory: command.directory.clone(),
             stdin: false,
             time_limit: Some(left(work)),
-            output_limit: Some(OUTPUT),
+            output_limit: Some(self.settings.build_output_bytes),
         };
         let lost = |error: RuntimeError| {
             Stopped::failed(BuildFailureKind::Step, format!("the step's sandbox was lost: {error}"))
@@ -323,7 +321,9 @@ fn judge(step: &Step, exit: ExecExit, settings: &Settings, tail: &[u8]) -> Resul
             let late = reached.phrase(Holder::BuildStep);
             Err(Stopped::limit(Limit::Time, format!("the build {late}; {name} was at work")))
         }
-        (ExitReason::OutputLimit, ..) => Err(limited(step, &Reached::Output { bytes: OUTPUT, option: None }, "")),
+        (ExitReason::OutputLimit, ..) => {
+            Err(limited(step, &Reached::Output { bytes: settings.build_output_bytes, option: "builds.output" }, ""))
+        }
         (_, Some(FILE_TOO_LARGE), _) | (_, None, Some(SIGXFSZ)) => {
             Err(limited(step, &Reached::DiskBytes { bytes: settings.build_sandbox.disk_bytes }, ""))
         }

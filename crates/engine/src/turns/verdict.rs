@@ -65,7 +65,7 @@ pub(super) fn judge(exit: ExecExit, reached: &[Reached], budget: &Budget) -> Ver
     let (state, own) = match exit.reason {
         ExitReason::TimeLimit => (TurnState::BudgetReached, Reached::Time { limit: budget.time, named: budget.named }),
         ExitReason::OutputLimit => {
-            let option = Some("sessions.output");
+            let option = "sessions.output";
             (TurnState::Failed, Reached::Output { bytes: budget.output, option })
         }
         ExitReason::Exited | ExitReason::Killed if has_failed(exit) => return failed(exit, reached, budget),
@@ -136,7 +136,13 @@ mod tests {
             (exit(Exited, None, Some(9)), &[MEMORY], Some(Limit::Memory), TurnState::Failed, "96 MiB"),
             (exit(Exited, Some(254), None), &[PROCESSES], Some(Limit::Processes), TurnState::Failed, "the 64 that"),
             (exit(Killed, None, Some(9)), &[MEMORY, DISK], Some(Limit::Disk), TurnState::Failed, "10 GiB"),
-            (exit(Killed, None, Some(9)), &[PROCESSES, MEMORY], Some(Limit::Memory), TurnState::Failed, "and was ended"),
+            (
+                exit(Killed, None, Some(9)),
+                &[PROCESSES, MEMORY],
+                Some(Limit::Memory),
+                TurnState::Failed,
+                "and was ended",
+            ),
             (exit(Killed, None, Some(9)), &[], None, TurnState::Failed, "the script was ended from outside"),
             (exit(Exited, Some(153), None), &[], Some(Limit::Disk), TurnState::Failed, "10 GiB"),
             (exit(OutputLimit, None, Some(9)), &[], Some(Limit::Output), TurnState::Failed, "(sessions.output)"),

@@ -103,6 +103,8 @@ pub struct BuildSettings {
     pub slots: usize,
     /// Limits of one build step.
     pub limits: SandboxLimits,
+    /// What one command of a build step may say, in bytes.
+    pub output_bytes: u64,
     /// The longest that a layer of unpinned packages is taken again.
     pub layer_age: Duration,
     /// What builds reach when their project says nothing.
@@ -292,6 +294,7 @@ fn builds(reader: &mut Reader) -> BuildSettings {
             disk_bytes: reader.size("builds.disk"),
             disk_files: reader.count("builds.disk_files", 16, 1_000_000_000),
         },
+        output_bytes: reader.size("builds.output"),
         layer_age: reader.duration("builds.layer_age"),
         network: network::of_builds(reader),
         network_limit: network::limit_of_builds(reader),

@@ -1,5 +1,6 @@
 //! The parts of a server, put together: the one place that names every adapter.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,9 +57,10 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
     let Found { blobs, logs, toolchain, system, node, native, packages, registries } =
         found.await.context("the task that opens the data directory failed")??;
     tracing::info!("builds and sessions run on {}", toolchain.base().description);
-    let named: Vec<&str> = registries.hosts.iter().chain(&settings.builds.registry_hosts).map(String::as_str).collect();
+    let named = registries.hosts.iter().chain(&settings.builds.registry_hosts).map(String::as_str);
+    let named = named.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ");
     let network = settings.builds.network.within(&settings.builds.network_limit);
-    tracing::info!(%network, registries = named.join(" "), "what builds reach");
+    tracing::info!(%network, registries = named, "what builds reach");
     let native = Arc::new(native);
     let engine = Engine::new(stead_engine::Parts {
         store: store.clone(),
@@ -141,6 +143,7 @@ fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -
         turn_output_bytes: sessions.output_bytes,
         idle_stop: sessions.idle_stop,
         build_slots: builds.slots,
+        build_output_bytes: builds.output_bytes,
         build_time_limit: builds.time_limit,
         layer_age: builds.layer_age,
         python_index: registries.python_index,

@@ -178,6 +178,7 @@ fn a_build_says_how_much_there_was_and_notes_what_it_survived() {
         ("builds.disk", "16MiB"),
         ("builds.disk_files", "1000"),
         ("builds.time_limit", "20s"),
+        ("builds.output", "2MiB"),
     ]);
     let api = Api::of(&server);
     let id = api.environment("limits", &[]);
@@ -207,6 +208,7 @@ fn a_build_says_how_much_there_was_and_notes_what_it_survived() {
             "made more files than the 1,000 that this server gives a build step (builds.disk_files)",
             "touch $(seq 1200)",
         ),
+        ("output", "said more than the 2 MiB of output that this server takes (builds.output)", "yes"),
         (
             "disk",
             "filled /home/agent, which lies in memory and holds 64 MiB (setup.sh failed with exit status 1",

@@ -99,6 +99,7 @@ impl Server {
             registries: std::collections::BTreeSet::new(),
             turn_time_limit: Duration::from_mins(1),
             turn_output_bytes: 1 << 20,
+            build_output_bytes: 1 << 20,
             idle_stop: Duration::from_mins(1),
             build_slots: 1,
             build_time_limit: Duration::from_mins(1),
