@@ -22,7 +22,7 @@ pub(super) fn keep_bound() -> BpfProgram {
     let reload = load(NUMBER_OFFSET);
     let equal = |value: u32, if_true: u8, if_false: u8| instruction(JUMP_IF_EQUAL, if_true, if_false, value);
     let done = instruction(RETURN, 0, 0, DONE);
-    let core = libc::RLIMIT_CORE as u32;
+    let core = libc::RLIMIT_CORE;
     let instructions: [sock_filter; 14] = [
         equal(libc::SYS_prlimit64 as u32, 0, 8),
         // A null pointer in place of new limits asks and changes nothing.

@@ -1,6 +1,7 @@
 //! Real sandboxes, made by the launcher binary: every test runs as root and, in a second run that `ordinary` starts, as an
 //! ordinary user.
 
+#[cfg(test)]
 mod ahead;
 mod calls;
 mod confine;
