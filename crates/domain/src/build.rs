@@ -5,6 +5,8 @@
 //!                     └── server or host restart → failed("interrupted")              one not-ended build per project
 //! ```
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::declared::Declared;
@@ -151,6 +153,9 @@ pub struct BuildFailure {
     /// Which limit, when it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// Hosts that the step was refused and that the project's own network policy could name.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub refused_hosts: BTreeSet<String>,
     /// The reason for people: names the step and its exit status.
     pub message: String,
 }
@@ -158,12 +163,12 @@ pub struct BuildFailure {
 impl BuildFailure {
     /// A failure for this reason.
     pub fn new(kind: BuildFailureKind, message: impl Into<String>) -> Self {
-        Self { kind, limit: None, message: message.into() }
+        Self { kind, limit: None, refused_hosts: BTreeSet::new(), message: message.into() }
     }
 
     /// The failure of a build that a limit ended.
     pub fn limit(limit: Limit, message: impl Into<String>) -> Self {
-        Self { kind: BuildFailureKind::Limit, limit: Some(limit), message: message.into() }
+        Self { limit: Some(limit), ..Self::new(BuildFailureKind::Limit, message) }
     }
 
     /// The failure of a build whose server or host stopped.

@@ -49,42 +49,6 @@ impl Engine {
         chosen.within(&self.settings.build_network_limit)
     }
 
-    /// What to say of hosts that a step was refused: which they are, and what helps.
-    pub(crate) fn refused_hosts(&self, network: &BuildNetworkPolicy, hosts: &BTreeSet<String>) -> Option<String> {
-        let reached = self.reach(network);
-        let is_open = |host: &str| match &reached {
-            BuildNetwork::Restricted(open) => {
-                open.iter().any(|entry| entry == host || without_port(entry).is_some_and(|name| name == host))
-            }
-            BuildNetwork::Enabled(_) => without_port(host).is_none(),
-            BuildNetwork::Disabled | BuildNetwork::Only(_) => false,
-        };
-        let (denied, beyond): (Vec<&str>, Vec<&str>) = hosts.iter().map(String::as_str).partition(|host| is_open(host));
-        let quoted = |hosts: &[&str]| format!("`{}`", hosts.join("`, `"));
-        let mut said = Vec::new();
-        if !beyond.is_empty() && *network == BuildNetworkPolicy::Enabled {
-            said.push(format!(
-                "{} cannot be reached, as builds do not open the port; the operator can add the host with its port to \
-                 `builds.registries`",
-                quoted(&beyond)
-            ));
-        } else if !beyond.is_empty() {
-            said.push(format!(
-                "{} cannot be reached, as the build's network is `{}`; the project's build network can name such hosts or be \
-                 `enabled`, and the operator can add registries to `builds.registries`",
-                quoted(&beyond),
-                network.as_str()
-            ));
-        }
-        if !denied.is_empty() {
-            said.push(format!(
-                "{} has no address that builds may reach; the operator can name hosts of an own network in `builds.registry_hosts`",
-                quoted(&denied)
-            ));
-        }
-        (!said.is_empty()).then(|| said.join("; "))
-    }
-
     /// What the steps of a build with this policy reach.
     pub(crate) fn reach(&self, network: &BuildNetworkPolicy) -> BuildNetwork {
         let besides = |hosts: &mut dyn Iterator<Item = &str>| -> BTreeSet<String> {
@@ -95,30 +59,6 @@ impl Engine {
             BuildNetworkPolicy::Registries => BuildNetwork::Restricted(besides(&mut std::iter::empty())),
             BuildNetworkPolicy::Restricted(hosts) => BuildNetwork::Restricted(besides(&mut hosts.iter())),
             BuildNetworkPolicy::Enabled => BuildNetwork::Enabled(self.settings.registries.clone()),
-        }
-    }
-}
-
-/// The host in `host:port`; nothing where there is no port.
-fn without_port(text: &str) -> Option<&str> {
-    let (host, port) = text.rsplit_once(':')?;
-    port.bytes().all(|byte| byte.is_ascii_digit()).then_some(host)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_port;
-
-    #[test]
-    fn ports_are_told_from_addresses() {
-        for (text, host) in [
-            ("a.example", None),
-            ("a.example:8443", Some("a.example")),
-            ("[fd00::1]", None),
-            ("[fd00::1]:8443", Some("[fd00::1]")),
-            ("10.0.0.7:3141", Some("10.0.0.7")),
-        ] {
-            assert_eq!(without_port(text), host, "{text}");
         }
     }
 }

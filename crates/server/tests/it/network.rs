@@ -193,9 +193,12 @@ fn builds_reach_registries_and_what_their_project_names() {
     let usual = log();
     assert!(usual.contains("network: registries\n"), "{usual}");
     assert!(usual.contains(&answers("other.invalid", ["mirror", REFUSED, OPEN, REFUSED, REFUSED])), "{usual}");
-    let why =
-        "setup.sh: `10.0.0.1`, `127.0.0.1`, `other.invalid` cannot be reached, as the build's network is `registries`";
-    assert!(usual.contains(why) && usual.contains("`builds.registries`"), "{usual}");
+    for why in [
+        "setup.sh: `other.invalid` cannot be reached, as the build's network is `registries`; the project's build network",
+        "; `10.0.0.1`, `127.0.0.1` cannot be reached",
+    ] {
+        assert!(usual.contains(why), "{usual}");
+    }
 
     // Each choice makes a layer of its own, and the way back finds the first one.
     for (network, word, expected) in [
@@ -219,6 +222,12 @@ fn builds_reach_registries_and_what_their_project_names() {
         error.starts_with("setup.sh failed with exit status 1") && error.contains("`elsewhere.invalid`"),
         "{error}"
     );
+    assert_eq!(record["stead_failure"], json!({ "kind": "step", "refused_hosts": ["elsewhere.invalid"] }));
+    choose(&restricted(&["other.invalid"]));
+    let built = server.ran(&["project", "build", "reach"]);
+    let hint =
+        "`stead project set reach --build-host elsewhere.invalid --build-host other.invalid` lets its builds reach";
+    assert!(built.status == 1 && built.stderr.contains(hint), "{}", built.stderr);
 
     let made = server.ran(&["--json", "project", "create", "Other", "--build-host", "x.invalid"]);
     let made: Value = serde_json::from_str(&made.stdout).unwrap();

@@ -71,6 +71,7 @@ pub(super) fn shown(build: &Build) -> wire::Build {
         removed_at: removed_at.map(stead_domain::Timestamp::as_seconds),
         error: build.failure.as_ref().map(|failure| failure.message.clone()),
         failure_limit: limit(build),
+        refused_hosts: build.failure.as_ref().map(|failure| failure.refused_hosts.clone()).unwrap_or_default(),
         failure_kind: build.failure.as_ref().map(|failure| failure.kind.as_str().to_owned()),
     }
 }

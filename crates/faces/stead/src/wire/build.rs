@@ -1,5 +1,7 @@
 //! Builds.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 /// The answer header that names the offset, in bytes of the raw log, at which a log's body begins.
@@ -34,6 +36,9 @@ pub struct Build {
     /// Which limit, of the sort `limit`: `time`, `memory`, `disk`, `processes`, `output`, `quota`.
     #[serde(default)]
     pub failure_limit: Option<String>,
+    /// Hosts that a step was refused and that the project's build network could name.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub refused_hosts: BTreeSet<String>,
 }
 
 impl Build {

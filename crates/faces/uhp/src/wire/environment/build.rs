@@ -1,5 +1,7 @@
 //! Builds and versions (UHP Environments §4).
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use stead_domain::Timestamp;
 use stead_domain::build::{Build, BuildFailure, BuildState, Package};
@@ -77,11 +79,18 @@ struct Failed {
     /// Of the kind `limit`: `time`, `memory`, `disk`, `processes`, `output` or `quota`.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<&'static str>,
+    /// Hosts that the step was refused and that `stead_build_network` could name.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    refused_hosts: BTreeSet<String>,
 }
 
 impl From<&BuildFailure> for Failed {
     fn from(failure: &BuildFailure) -> Self {
-        Self { kind: failure.kind.as_str(), limit: failure.limit.map(Limit::as_str) }
+        Self {
+            kind: failure.kind.as_str(),
+            limit: failure.limit.map(Limit::as_str),
+            refused_hosts: failure.refused_hosts.clone(),
+        }
     }
 }
 
