@@ -15,6 +15,7 @@ pub(crate) mod limits;
 mod loopback;
 pub(crate) mod ordinary;
 mod outside;
+mod owner;
 mod privileges;
 mod receive;
 mod root;
@@ -95,10 +96,12 @@ fn launch(channel: &Channel, mut received: Received) -> Result<(), Failure> {
         outside::join(cgroup)?;
     }
     let unified = plan.cgroup.as_ref().and_then(Cgroup::open_unified);
+    owner::assume(ids)?;
     let cloned = clone_into_namespaces(NAMESPACES, true, unified.as_ref().map(std::os::fd::AsFd::as_fd))
         .at(Step::Clone, "namespaces")?;
     match cloned {
         Cloned::Parent { pid, in_cgroup } => {
+            owner::resume(ids)?;
             drop(told);
             channel.send(&Report::Started { pid });
             outside::serve(plan, pid, in_cgroup, &tell)
