@@ -18,6 +18,8 @@ const HOUSE: &str = include_str!("apart/house.py");
 const VISIT: &str = include_str!("apart/visit.py");
 /// Takes as much as it can of everything that is counted, and keeps it.
 const HOG: &str = include_str!("apart/hog.py");
+/// Takes all instances for watching files that there are.
+const WATCHES: &str = "import ctypes, time; c = ctypes.CDLL(None); any(c.inotify_init() < 0 for _ in range(2000))";
 /// Takes a modest share of the same.
 const MODEST: &str = include_str!("apart/modest.py");
 
@@ -161,6 +163,12 @@ fn left(server: &TestServer) -> BTreeMap<String, String> {
     let harness = api.harness();
     let hog = api.begin(&harness, &(written("hog.py", HOG) + "exec python3 hog.py"));
     wait_for_file(server, "taken");
+    // What a sandbox has a small bound of takes several to empty the machine of.
+    for number in 0..4 {
+        let script = format!("python3 -c '{WATCHES}; open(\"taken-{number}\", \"w\"); time.sleep(300)'");
+        api.begin(&harness, &script);
+        wait_for_file(server, &format!("taken-{number}"));
+    }
     let ran = api.run(&harness, &(written("modest.py", MODEST) + "python3 modest.py"));
     assert_eq!(ran["status"], "completed", "{ran:#}");
     let hog = api.get(&format!("/v1/responses/{}", text(&hog["id"]))).ok();
