@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use stead_domain::network::NetworkPolicy;
@@ -11,11 +11,40 @@ use stead_domain::ports::{Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_provider_native::NativeProvider;
 
-use crate::fixture::{Fixture, Ids, finish, known, plain, run, script, until};
+use crate::fixture::{Fixture, Ids, finish, known, plain, run, runtime, script, until};
 use crate::network::{fetch, site};
 use crate::only_for_root;
 
-/// The proxies of a service, by the launcher they were started from and the parent they have.
+/// Set for a test that runs in a process of its own.
+const ALONE: &str = "STEAD_TEST_ALONE";
+
+/// Starts the test of that name once more, in a process that has no other: what its children are is then known. `None` in that
+/// process.
+fn alone(name: &str) -> Option<Alone> {
+    if std::env::var_os(ALONE).is_some() {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "1")
+        .env("STEAD_RUNTIME", runtime())
+        .stdout(Stdio::null());
+    Some(Alone(command.spawn().unwrap()))
+}
+
+/// Ends with the test.
+struct Alone(Child);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The proxies that a process has started.
 fn proxies(parent: u32) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -29,14 +58,9 @@ fn proxies(parent: u32) -> Vec<i32> {
     found
 }
 
-/// The proxy that the groups of a service name, or its only child where there are no groups.
-fn proxy(fixture: &Fixture) -> i32 {
-    let manager = fixture.manager();
-    let members = manager.pids("egress").unwrap();
-    let ours = proxies(std::process::id());
-    let own: Vec<i32> = ours.into_iter().filter(|pid| members.is_empty() || members.contains(pid)).collect();
-    assert_eq!(own.len(), 1, "one proxy for one service: {own:?}");
-    own[0]
+fn proxy() -> i32 {
+    let [pid] = proxies(std::process::id())[..] else { panic!("not one proxy for one service") };
+    pid
 }
 
 async fn enabled(provider: &NativeProvider) -> EnvironmentId {
@@ -54,7 +78,9 @@ async fn the_proxy_is_nobody_and_reads_nothing_of_the_service() {
     provider.sweep(&[]).await.unwrap();
     let members = fixture.manager().pids("egress").unwrap();
     let [pid] = members[..] else { panic!("one process in the proxy's group: {members:?}") };
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    until("it has confined itself", async || status().contains("Seccomp:\t2\n")).await;
+    let status = status();
     let uid = fixture.uid_base() - 1;
     for line in [
         format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}"),
@@ -93,6 +119,10 @@ async fn the_proxy_is_nobody_and_reads_nothing_of_the_service() {
 /// A download breaks, and the session goes on with the next proxy.
 #[tokio::test]
 async fn a_killed_proxy_is_replaced() {
+    if let Some(mut process) = alone("egress::a_killed_proxy_is_replaced") {
+        assert!(process.0.wait().unwrap().success());
+        return;
+    }
     let site = site().await;
     let mut fixture = Fixture::new();
     fixture.config.extra_allowed = vec![site];
@@ -112,12 +142,12 @@ async fn a_killed_proxy_is_replaced() {
     })
     .await;
     for _ in 0..2 {
-        let before = proxy(&fixture);
+        let before = proxy();
         let pid = rustix::process::Pid::from_raw(before).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         // At once: a request that comes while there is no proxy waits for the next one.
         assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "hello\nrefused\n");
-        assert_ne!(proxy(&fixture), before);
+        assert_ne!(proxy(), before);
     }
     assert_eq!(finish(download).await.stdout, "broken\n");
     // And so does a session that is made afterwards, while the closed one's socket is gone.
@@ -127,7 +157,7 @@ async fn a_killed_proxy_is_replaced() {
     assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "hello\nrefused\n");
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
 
-    let pid = proxy(&fixture);
+    let pid = proxy();
     provider.shutdown().await.unwrap();
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "nothing is left after a shutdown");
     assert!(fixture.manager().list().is_empty());
@@ -136,29 +166,17 @@ async fn a_killed_proxy_is_replaced() {
 /// The service is killed as a crash would end it: not told, and with nobody left to tell the proxy.
 #[tokio::test]
 async fn a_proxy_ends_with_its_service() {
-    if std::env::var_os(SERVICE).is_some() {
+    let Some(mut service) = alone("egress::a_proxy_ends_with_its_service") else {
         let fixture = Fixture::new();
         let provider = fixture.open();
         provider.sweep(&[]).await.unwrap();
-        std::mem::forget(provider);
-        println!("ready");
         tokio::time::sleep(Duration::from_mins(10)).await;
-    }
-    let thread = std::thread::current();
-    let name = thread.name().unwrap().to_owned();
-    let mut service = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &name, "--nocapture", "--test-threads=1"])
-        .env(SERVICE, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let id = service.id();
-    let started = async || !proxies(id).is_empty();
-    until("the service has a proxy", started).await;
+        return;
+    };
+    let id = service.0.id();
+    until("the service has a proxy", async || proxies(id).len() == 1).await;
     let pid = proxies(id)[0];
-    service.kill().unwrap();
-    service.wait().unwrap();
+    service.0.kill().unwrap();
+    service.0.wait().unwrap();
     until("the proxy has ended", async || !Path::new(&format!("/proc/{pid}")).exists()).await;
 }
-
-const SERVICE: &str = "STEAD_TEST_AS_SERVICE";

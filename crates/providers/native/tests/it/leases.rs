@@ -80,8 +80,11 @@ async fn services_that_start_at_once_get_different_ids_and_keep_them() {
     let refused = open(&clash).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.permanent), ("user_ids_taken", true));
     assert!(refused.message.contains(configs[1].data.to_str().unwrap()), "{refused}");
-    // The last id of one service is next to the proxy of another, and that is two ids.
-    clash.uid_base = Some(second + SLOTS * UIDS_PER_SLOT + 1);
+    // The last id of one service may be next to the proxy of another: those are two ids.
+    let highest = bases[bases.len() - 1];
+    clash.uid_base = Some(highest + SLOTS * UIDS_PER_SLOT);
+    assert_eq!(open(&clash).unwrap_err().code, "user_ids_taken", "the proxy would have the last id");
+    clash.uid_base = Some(highest + SLOTS * UIDS_PER_SLOT + 1);
     open(&clash).unwrap();
 
     // Whoever's directory is gone has no ids any more.
