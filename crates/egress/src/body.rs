@@ -8,7 +8,7 @@ use crate::buffered::Buffered;
 use crate::framing::{BadFraming, Framing};
 
 /// Bytes moved at once.
-pub(crate) const CHUNK: usize = 64 * 1024;
+pub(crate) const CHUNK: usize = 32 * 1024;
 
 /// Which side ended the copy early.
 #[derive(Debug)]

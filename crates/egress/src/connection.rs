@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use stead_outbound::{Dialer, NameRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -24,6 +25,10 @@ use crate::{Policy, RefusalCode, forward, request, socks, tunnel};
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// Time for a client to take a refusal and to hang up.
 const PARTING: Duration = Duration::from_secs(1);
+/// What a sandbox may leave unread of a wide connection, in bytes; the default keeps a bulk download waiting for its reader.
+const SEND_BUFFER: usize = 1024 * 1024;
+/// What is kept of a host that a narrow connection does not read from, in bytes; the kernel itself would keep megabytes.
+const NARROW_BUFFER: usize = 64 * 1024;
 /// Questions of one sandbox to the resolver at once.
 const QUESTIONS: usize = 12;
 /// Lines of one sandbox in the log, each minute.
@@ -55,7 +60,7 @@ impl Shared {
         Self { policy, dial_policy, dialer, counters: Arc::default(), journal, refusals, transfers, questions }
     }
 
-    pub(crate) async fn dial(&self, target: &Target) -> Result<TcpStream, Failure> {
+    pub(crate) async fn dial(&self, target: &Target, traffic: &Traffic) -> Result<TcpStream, Failure> {
         let (host, port) = (&target.host, target.port);
         match self.dial_policy.admit(host, port) {
             Err(_) if matches!(self.policy.names, NameRule::Hosts(_)) => return Err(RefusalCode::AnotherHost.into()),
@@ -64,7 +69,11 @@ impl Shared {
         let turn = self.questions.acquire().await.map_err(io::Error::other)?;
         let addresses = self.dialer.judge(host, port, &self.dial_policy).await?;
         drop(turn);
-        Ok(self.dialer.connect_judged(host, &addresses).await?)
+        let upstream = self.dialer.connect_judged(host, &addresses).await?;
+        if !traffic.is_wide() {
+            set_socket_recv_buffer_size(&upstream, NARROW_BUFFER).map_err(io::Error::from)?;
+        }
+        Ok(upstream)
     }
 
     /// Counts and logs a refusal; the target is absent when the request could not be understood.
@@ -114,8 +123,13 @@ impl Shared {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
-    let traffic = Arc::new(Traffic::new(Arc::clone(&shared.counters), shared.policy.limits.total_bytes));
+pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>, is_wide: bool) {
+    let traffic = Traffic::new(Arc::clone(&shared.counters), shared.policy.limits.total_bytes, is_wide);
+    let traffic = Arc::new(traffic);
+    if is_wide {
+        // Only speed is lost where the kernel grants less.
+        let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER);
+    }
     let (reader, writer) = stream.into_split();
     let mut reader = Buffered::new(Counted::new(reader, Arc::clone(&traffic)));
     let mut writer = Counted::new(writer, Arc::clone(&traffic));
@@ -140,7 +154,7 @@ pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
         };
         match request {
             Request::Connect(target) => {
-                let opened = tunnel::open(&target, &mut writer, &shared, ESTABLISHED).await;
+                let opened = tunnel::open(&target, &mut writer, &shared, &traffic, ESTABLISHED).await;
                 return match opened {
                     Ok(upstream) => tunnel::run(&target, upstream, reader, writer, &shared, &traffic).await,
                     Err(failure) => {
@@ -245,4 +259,30 @@ pub(crate) async fn part(
     };
     // The client may be gone or slow; either way the connection ends here.
     let _ = timeout(PARTING, parting).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use rustix::net::sockopt::socket_recv_buffer_size;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_keeps_little_for_a_narrow_connection() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let policy = Policy { extra_allowed: vec![address], ports: stead_outbound::PortRule::Any, ..Policy::open("t") };
+        let shared = Shared::new(policy, Arc::new(Dialer::system(Vec::new())), Journal::Here);
+        let target = Target::parse_authority(&address.to_string()).unwrap();
+        let size = async |is_wide| {
+            let traffic = Traffic::new(Arc::clone(&shared.counters), None, is_wide);
+            socket_recv_buffer_size(shared.dial(&target, &traffic).await.unwrap()).unwrap()
+        };
+        // The kernel doubles what is asked for, to have room for its own.
+        assert_eq!(size(false).await, 2 * NARROW_BUFFER);
+        let ordinary = TcpStream::connect(address).await.unwrap();
+        assert_eq!(size(true).await, socket_recv_buffer_size(&ordinary).unwrap(), "left to the kernel");
+    }
 }

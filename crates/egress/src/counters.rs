@@ -77,6 +77,8 @@ impl Counters {
 pub(crate) struct Traffic {
     counters: Arc<Counters>,
     total_limit: Option<u64>,
+    /// Whether the kernel may keep much for it.
+    is_wide: bool,
     up: AtomicU64,
     down: AtomicU64,
     since: Instant,
@@ -85,9 +87,13 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn new(counters: Arc<Counters>, total_limit: Option<u64>) -> Self {
+    pub(crate) fn new(counters: Arc<Counters>, total_limit: Option<u64>, is_wide: bool) -> Self {
         let (up, down, moved) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { counters, total_limit, up, down, since: Instant::now(), moved }
+        Self { counters, total_limit, is_wide, up, down, since: Instant::now(), moved }
+    }
+
+    pub(crate) fn is_wide(&self) -> bool {
+        self.is_wide
     }
 
     pub(crate) fn up(&self) -> u64 {

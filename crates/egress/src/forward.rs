@@ -32,7 +32,7 @@ pub(crate) async fn run(
     shared: &Shared,
     traffic: &Traffic,
 ) -> Result<bool, Failure> {
-    let upstream = shared.dial(&request.target).await?;
+    let upstream = shared.dial(&request.target, traffic).await?;
     let down = traffic.down();
     let outcome = {
         let mut exchange = pin!(exchange(&request, upstream, reader, writer, traffic));

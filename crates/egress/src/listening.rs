@@ -15,9 +15,7 @@ use crate::journal::{Journal, Record};
 use crate::refusal::Refusal;
 use crate::{Policy, RefusalCode, Stats};
 
-/// What a sandbox may leave unread, in bytes; the default keeps a bulk download waiting for its reader. It is the kernel's memory
-/// and nobody's account, so only so many connections of a sandbox have it at once.
-const SEND_BUFFER: usize = 1024 * 1024;
+/// Connections of a sandbox at once for which the kernel may keep much; it is nobody's account. The others are as good and slower.
 const WIDE_CONNECTIONS: usize = 16;
 /// Pause after a failed accept, which usually means that descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -73,14 +71,11 @@ async fn accept(listener: UnixListener, shared: Arc<Shared>, stop: CancellationT
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     shared.counters.connections.fetch_add(1, Relaxed);
-                    if connections.len() < WIDE_CONNECTIONS {
-                        // Only speed is lost where the kernel grants less.
-                        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
-                    }
                     if connections.len() >= shared.policy.limits.connections {
                         turn_away(&stream, &shared);
                     } else {
-                        connections.spawn(serve(stream, Arc::clone(&shared)));
+                        let is_wide = connections.len() < WIDE_CONNECTIONS;
+                        connections.spawn(serve(stream, Arc::clone(&shared), is_wide));
                         shared.counters.active.store(connections.len() as u64, Relaxed);
                     }
                 }

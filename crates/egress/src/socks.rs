@@ -114,7 +114,7 @@ pub(crate) async fn serve(mut reader: ClientReader, mut writer: ClientWriter, sh
         Ok(target) => target,
         Err(failure) => return part(failure, None, Dialect::Socks, &mut reader, &mut writer, shared).await,
     };
-    match tunnel::open(&target, &mut writer, shared, &Reply::Succeeded.message()).await {
+    match tunnel::open(&target, &mut writer, shared, traffic, &Reply::Succeeded.message()).await {
         Ok(upstream) => tunnel::run(&target, upstream, reader, writer, shared, traffic).await,
         Err(failure) => part(failure, Some(&target), Dialect::Socks, &mut reader, &mut writer, shared).await,
     }

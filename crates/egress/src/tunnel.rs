@@ -22,9 +22,10 @@ pub(crate) async fn open(
     target: &Target,
     writer: &mut ClientWriter,
     shared: &Shared,
+    traffic: &Traffic,
     established: &[u8],
 ) -> Result<TcpStream, Failure> {
-    let upstream = shared.dial(target).await?;
+    let upstream = shared.dial(target, traffic).await?;
     writer.write_all(established).await?;
     Ok(upstream)
 }
