@@ -36,6 +36,7 @@ mod python_locks;
 mod refusals;
 mod server;
 mod serving;
+mod shares;
 mod tasks;
 mod tenants;
 mod toolchain;

@@ -66,7 +66,7 @@ impl TestServer {
         let places = (u32::MAX - UIDS) / (PLACES_SLOTS * UIDS_PER_SLOT);
         let place = std::process::id().wrapping_mul(97).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) % places;
         let uid_base = UIDS + place * PLACES_SLOTS * UIDS_PER_SLOT;
-        let mut own = vec![("native.slots", SLOTS.to_string())];
+        let mut own = vec![("native.slots", SLOTS.to_string()), ("native.workspace_slots", SLOTS.to_string())];
         let uids = match user {
             Some(user) => user..user + 1,
             None => {
