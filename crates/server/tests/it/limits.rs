@@ -97,6 +97,11 @@ fn a_task_says_which_limit_it_reached_and_the_next_one_has_nothing_to_do_with_it
     let path = format!("/stead/v1/turns/{}", text(&survived["id"]).replacen("resp", "turn", 1));
     assert_eq!(api.get(&path).ok()["limits_hit"][0]["limit"], "memory");
 
+    let ran = server.ran(&["run", "-", "--", "bash", "-c", &format!("{HOG}; exit 0")]);
+    let told =
+        "on the way the script used more memory than the 128 MiB that this server gives a session (native.memory)\n";
+    assert!(ran.status == 0 && ran.stderr.contains(told), "{}", ran.stderr);
+
     // Open files are the program's own to count; the bound is there.
     let script = "python3 -c '
 import os

@@ -138,6 +138,7 @@ fn a_command_runs_as_if_it_ran_here() {
     let began = Instant::now();
     let slow = server.ran(&["run", "-", "--time-limit", "1s", "--", "sleep", "60"]);
     assert!(slow.status == 124 && began.elapsed() < Duration::from_secs(20), "{} {}", slow.status, slow.stderr);
+    assert!(slow.stderr.contains("the script took longer than the 1 second that it was given"), "{}", slow.stderr);
 }
 
 #[test]

@@ -298,8 +298,10 @@ async fn follow(context: &Context, response: &str) -> Result<u8, Failure> {
     let OutputLine::End { state, exit, failure } = end else {
         return Err(Failure::new("the server ended the output without saying how the task ended"));
     };
-    if let Some(failure) = &failure {
-        note(&format!("the task failed: {}", printable(&failure.message)));
+    match &failure {
+        Some(failure) if state == "budget_reached" => note(&printable(&failure.message)),
+        Some(failure) => note(&format!("the task failed: {}", printable(&failure.message))),
+        None => {}
     }
     Ok(status(&state, exit))
 }
@@ -324,10 +326,7 @@ pub(crate) fn pass_on(line: &OutputLine, json: bool) -> Result<(), Failure> {
 /// The command's status as a shell would give it.
 fn status(state: &str, exit: Option<Exit>) -> u8 {
     match (state, exit) {
-        ("budget_reached", _) => {
-            note("the task reached its time limit");
-            TIME_LIMIT
-        }
+        ("budget_reached", _) => TIME_LIMIT,
         ("cancelled", _) => {
             note("the task was cancelled");
             INTERRUPTED_HERE
@@ -344,6 +343,9 @@ fn status(state: &str, exit: Option<Exit>) -> u8 {
 }
 
 fn warn(turn: &Turn) {
+    for hit in &turn.limits_hit {
+        note(&format!("on the way {}", printable(&hit.message)));
+    }
     for file in &turn.excess {
         note(&format!("not kept: {}: {}", printable(&file.path), printable(&file.reason)));
     }

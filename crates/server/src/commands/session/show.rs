@@ -84,6 +84,9 @@ fn described(session: &SessionItem, turns: &[Shown], slugs: &BTreeMap<String, St
         if let Some(failure) = &turn.failure {
             line("failure", &failure.message);
         }
+        for hit in &turn.limits_hit {
+            line("limit", &hit.message);
+        }
         if let Some(reads) = &turn.reads {
             line("reads", &format!("{}, version {}", named(&reads.project), reads.version));
         }
