@@ -66,7 +66,7 @@ impl Host {
         let program = program::seal(&config.runtime)?;
         let egress = Keeper::new(config.launcher.clone(), users.egress(), cgroups.clone());
         let launcher = Launcher::new(config.launcher.clone());
-        let host = Self { run, slots, users, registries, cgroups, program, launcher, egress, dialer, config };
+        let host = Self { config, cgroups, run, slots, users, program, launcher, egress, dialer, registries };
         host.start_launcher_ahead();
         Ok(host)
     }

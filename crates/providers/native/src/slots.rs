@@ -197,12 +197,13 @@ mod tests {
 
     const ENVIRONMENT: &str = "env_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00";
 
-    fn workspace(last: u8) -> Option<WorkspaceId> {
-        Some(format!("{}_018f3c2a7b4c7d3e9f6a5b4c3d2e1f{last:02x}", WorkspaceId::PREFIX).parse().unwrap())
+    fn lease_of(workspace: u8, holder: Holder) -> Lease {
+        let id = format!("{}_018f3c2a7b4c7d3e9f6a5b4c3d2e1f{workspace:02x}", WorkspaceId::PREFIX);
+        Lease { workspace: Some(id.parse().unwrap()), holder }
     }
 
-    fn build(workspace: Option<WorkspaceId>) -> Lease {
-        Lease { workspace, holder: Holder::Build { directories: vec!["/somewhere".into()] } }
+    fn build(workspace: u8) -> Lease {
+        lease_of(workspace, Holder::Build { directories: vec!["/somewhere".into()] })
     }
 
     #[test]
@@ -210,7 +211,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || Slots::open(folder.path().join("slots"), 40, 40).unwrap();
         let (one, two) = (open(), open());
-        let build = build(workspace(1));
+        let build = build(1);
         let slot = |leased| match leased {
             Leased::Slot(slot) => slot,
             other => panic!("{other:?}"),
@@ -223,7 +224,7 @@ mod tests {
         });
         assert_eq!(taken.iter().copied().collect::<BTreeSet<_>>(), (0..40).collect());
         let environment = ENVIRONMENT.parse().unwrap();
-        let lease = Lease { workspace: workspace(2), holder: Holder::Environment { environment } };
+        let lease = lease_of(2, Holder::Environment { environment });
         assert_eq!(one.lease(&lease).unwrap(), Leased::Full);
         two.release(7).unwrap();
         two.release(7).unwrap();
@@ -239,7 +240,7 @@ mod tests {
         let slots = Slots::open(directory.clone(), 4, 2).unwrap();
         fs::write(directory.join("0"), format!("{{\"kind\":\"environment\",\"environment\":\"{ENVIRONMENT}\"}}"))
             .unwrap();
-        let lease = |number| slots.lease(&build(workspace(number))).unwrap();
+        let lease = |number| slots.lease(&build(number)).unwrap();
         assert_eq!([lease(1), lease(1), lease(1)], [Leased::Slot(1), Leased::Slot(2), Leased::WorkspaceFull]);
         assert_eq!(Leased::WorkspaceFull.slot().map_err(|error| (error.code, error.permanent)), {
             Err(("workspace_full".to_owned(), false))
@@ -248,12 +249,10 @@ mod tests {
         slots.release(2).unwrap();
         // The record says whose it was.
         let old = Holder::Environment { environment: ENVIRONMENT.parse().unwrap() };
-        assert!(slots.ensure(0, &Lease { workspace: workspace(1), holder: old }).unwrap());
+        assert!(slots.ensure(0, &lease_of(1, old)).unwrap());
         slots.release(3).unwrap();
         assert_eq!(lease(1), Leased::WorkspaceFull);
-        assert_eq!(Slots::open(directory.clone(), 4, 2).unwrap().lease(&build(workspace(1))).unwrap(), {
-            Leased::WorkspaceFull
-        });
+        assert_eq!(Slots::open(directory.clone(), 4, 2).unwrap().lease(&build(1)).unwrap(), { Leased::WorkspaceFull });
         assert!(Slots::any(&directory).unwrap() && !Slots::any(&folder.path().join("none")).unwrap());
     }
 }

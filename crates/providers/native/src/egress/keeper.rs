@@ -113,8 +113,12 @@ impl Keeper {
         loop {
             let mut process = self.process.lock().await;
             self.ensure(&mut process).await?;
-            let Some(remote) = &process.remote else { return Err(closed()) };
-            match hand_over(remote, &listener, &policy).await {
+            // Between two processes there is none.
+            let handed = match &process.remote {
+                Some(remote) => hand_over(remote, &listener, &policy).await,
+                None => Err(RemoteError::Gone),
+            };
+            match handed {
                 Ok(handle) => {
                     let mut sockets = self.sockets();
                     let number = sockets.next;

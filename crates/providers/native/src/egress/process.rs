@@ -20,9 +20,9 @@ pub(super) const OWN_USER: &str = "own";
 /// Each connection takes up to six.
 const OPEN_FILES: u64 = 65_536;
 
-/// What resolving names takes: the configuration, the libraries that it names, the addresses of this machine.
-const READABLE: [&str; 8] =
-    ["/etc", "/run/systemd/resolve", "/run/resolvconf", "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/proc/net"];
+/// What resolving names takes: the configuration, which is read again when it changes, the libraries that it names, and the
+/// addresses of this machine.
+const READABLE: [&str; 7] = ["/etc", "/run/systemd/resolve", "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/proc/net"];
 
 /// Whether this process was started to be the proxy.
 pub fn started_as_egress() -> bool {
@@ -57,7 +57,6 @@ fn run() -> Result<(), String> {
     let readable: Vec<&Path> = readable.collect();
     confine(&Confinement { user, readable: &readable, open_files: OPEN_FILES })
         .map_err(|failure| format!("could not be confined at {:?}: {}", failure.step, failure.message))?;
-    // Everything of the machine is asked from inside, so that what is missing shows at once and not at the first name.
     let dialer = Dialer::system(Vec::new());
     stead_egress::process::serve(control, Arc::new(dialer)).map_err(|error| chain(&error))
 }

@@ -132,10 +132,11 @@ mod tests {
             let found = registry.find(4, std::slice::from_ref(&taken)).unwrap();
             assert!(found < DEFAULT_UID_BASE && !overlap(&range_of(found, 4), &taken), "{taken:?} {found}");
         }
-        assert_eq!(registry.find(4, &[block..DEFAULT_UID_BASE + block]), Some(DEFAULT_UID_BASE + 2 * block));
+        let low = block..DEFAULT_UID_BASE + block;
+        assert_eq!(registry.find(4, std::slice::from_ref(&low)), Some(DEFAULT_UID_BASE + 2 * block));
         // The largest services begin where they fit.
         let largest = registry.find(60_000, &[]).unwrap();
         assert!(fits(largest, 60_000) && largest >= LOWEST);
-        assert_eq!(registry.find(4, &[0..u32::MAX]), None);
+        assert_eq!(registry.find(4, std::slice::from_ref(&(0..u32::MAX))), None);
     }
 }

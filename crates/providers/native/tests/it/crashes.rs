@@ -131,13 +131,16 @@ async fn a_runtime_that_does_not_speak_leaves_nothing() {
     assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
 }
 
+/// Takes away from an environment's directory what later steps leave.
+type Undo = fn(&std::path::Path);
+
 /// Create takes these steps: slot, directories, record, sandbox. Each state in between is made here by taking away what the later
 /// steps leave.
 #[tokio::test]
 async fn a_create_that_was_cut_off_anywhere_is_gone_on_with() {
     let fixture = Fixture::new();
     let workspace = WorkspaceId::new(&Ids);
-    let before: [(&str, fn(&std::path::Path)); 4] = [
+    let before: [(&str, Undo); 4] = [
         ("no directory", |top| fs::remove_dir_all(top).unwrap()),
         ("half of the directories", |top| {
             fs::remove_file(top.join("record.json")).unwrap();

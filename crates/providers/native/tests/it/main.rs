@@ -6,6 +6,7 @@ mod builds;
 mod contract;
 mod crashes;
 mod egress;
+#[cfg(test)]
 mod fixture;
 mod isolation;
 mod leases;
