@@ -173,7 +173,7 @@ fn left(server: &TestServer) -> BTreeMap<String, String> {
     assert_eq!(ran["status"], "completed", "{ran:#}");
     let hog = api.get(&format!("/v1/responses/{}", text(&hog["id"]))).ok();
     assert_eq!(hog["status"], "in_progress", "{hog:#}");
-    println!("taken: {}", said(&hog));
+    eprintln!("taken: {}", said(&hog));
     outcomes(&said(&ran))
 }
 

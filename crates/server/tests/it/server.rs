@@ -166,6 +166,18 @@ impl TestServer {
         self.uids.clone()
     }
 
+    /// The processes that it has started itself, each with its number and command.
+    pub(crate) fn children(&self) -> Vec<(i32, String)> {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let parent = format!("PPid:\t{}\n", self.process.id());
+        let own = numbers.filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status.contains(&parent))
+        });
+        let command = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        own.map(|pid| (pid, command(pid).replace('\0', " "))).collect()
+    }
+
     /// The most memory that its process has had, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();

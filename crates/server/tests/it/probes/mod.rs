@@ -98,16 +98,23 @@ fn every_way_out_of_a_session_is_closed() {
 
     let bait = stage::Bait::lay();
     let settings = [("sessions.network", "enabled")];
-    let servers = [("root", TestServer::start(&settings)), ("a user", TestServer::start_as_user(&settings))];
+    let servers = [
+        ("a session of root", TestServer::start(&settings)),
+        ("a session of a user", TestServer::start_as_user(&settings)),
+    ];
     let places: Vec<stage::Place<'_>> = servers.iter().map(|(who, server)| stage::Place::make(who, server)).collect();
     let control = stage::control(&bait, &places[0], &all);
     while bait.visited() {}
-    let sessions = std::thread::scope(|scope| {
+    let mut sessions = std::thread::scope(|scope| {
         let running = places.iter().map(|place| (place.who, scope.spawn(|| place.session(&bait, &all))));
         let running: Vec<_> = running.collect();
         let ended = running.into_iter().map(|(who, session)| (who, session.join().unwrap()));
         ended.collect::<Vec<_>>()
     });
+    let in_builds = ["Mounts", "Namespaces", "The kernel", "What /proc shows", "Processes", "Privileges", "Sockets"];
+    let in_builds = themes.iter().filter(|(theme, _)| in_builds.contains(theme));
+    let in_builds: Vec<&Probe> = in_builds.flat_map(|(_, probes)| probes).collect();
+    sessions.push(("a build of root", places[0].build(&bait, &in_builds)));
     assert!(!bait.visited(), "a session reached the host's loopback");
     for place in &places {
         place.is_whole();

@@ -1,6 +1,6 @@
 //! Other processes: process 1 and the supervisor of the session, other sessions, the host.
 
-use super::{DENIED, EACCES, EPERM, ESRCH, NONE, Probe, Reaches, Succeeds, SucceedsOnHost, Without, probe};
+use super::{DENIED, EACCES, ENOENT, EPERM, ESRCH, NONE, Probe, Reaches, Succeeds, SucceedsOnHost, Without, probe};
 
 /// Rights over the machine's resources are often withheld from containers and their like.
 const RESOURCES: &str = "the machine's root may lack the right";
@@ -138,6 +138,17 @@ fn signals() -> Vec<Probe> {
         ),
         probe("group of a host process", "os.getpgid(HOST_PID)", ESRCH, SucceedsOnHost),
     ];
+    for (name, code) in [
+        ("signal the egress helper", "os.kill(HELPER_PID, 0)"),
+        ("a handle of the egress helper", "os.close(os.pidfd_open(HELPER_PID))"),
+        ("cores of the egress helper", "os.sched_getaffinity(HELPER_PID)"),
+    ] {
+        probes.push(probe(name, code, NOBODY, SucceedsOnHost));
+    }
+    for (name, file) in [("state", "status"), ("directory", "cwd"), ("descriptors", "fd"), ("environment", "environ")] {
+        let code = format!("os.stat(f'/proc/{{HELPER_PID}}/{file}')");
+        probes.push(probe(format!("{name} of the egress helper"), code, ENOENT, SucceedsOnHost));
+    }
     for signal in
         ["SIGKILL", "SIGSTOP", "SIGTERM", "SIGINT", "SIGHUP", "SIGSEGV", "SIGUSR1", "SIGCHLD", "SIGPIPE", "SIGSYS"]
     {
@@ -183,10 +194,16 @@ fn priorities() -> Vec<Probe> {
             Without(RESOURCES),
         ),
         probe(
+            "core dumps for a program of the host",
+            "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\nseen = 'OK' if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0 else 'none'",
+            NONE,
+            Succeeds,
+        ),
+        probe(
             "core dumps",
-            "resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, 1 << 20))",
-            &["EPERM", "ValueError: not allowed to raise maximum limit"],
-            Without("the host may have no bound on them"),
+            "resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, 1 << 20))\nseen = 'OK' if max(resource.getrlimit(resource.RLIMIT_CORE)) > 4095 else 'none'",
+            &["none", "EPERM", "ValueError: not allowed to raise maximum limit"],
+            Without(RESOURCES),
         ),
         probe(
             "huge pages",

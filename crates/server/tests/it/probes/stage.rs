@@ -19,6 +19,9 @@ use crate::server::TestServer;
 /// What came of each probe, by name.
 pub(super) type Answers = BTreeMap<String, String>;
 
+/// What a build runs.
+const BUILD: &str = "PARENT=$PPID python3 probe.py";
+
 const STAGE: &str = include_str!("stage.py");
 
 macro_rules! calls {
@@ -89,6 +92,7 @@ impl Bait {
             "HOST_PORT": self.listener.local_addr().unwrap().port(),
             "HOST_PID": std::process::id(),
             "OTHER_PID": place.victim_pid,
+            "HELPER_PID": place.helper,
             "SERVER_PORT": server.url().rsplit(':').next().unwrap().trim_end_matches('/').parse::<u16>().unwrap(),
             "DATA": server.data(),
             "DISK": disk,
@@ -142,7 +146,7 @@ fn program(control: bool, facts: &Value, probes: &[&Probe]) -> String {
 }
 
 fn answers(output: &str, probes: &[&Probe]) -> Answers {
-    let lines = output.lines().filter_map(|line| line.strip_prefix("probe\t")?.split_once('\t'));
+    let lines = output.lines().filter_map(|line| line.split_once("probe\t")?.1.split_once('\t'));
     let found: Answers = lines.map(|(name, answer)| (name.to_owned(), answer.to_owned())).collect();
     assert!(found.contains_key("end") && found.len() == probes.len() + 1, "{output}");
     found
@@ -185,6 +189,12 @@ pub(super) fn control(bait: &Bait, of: &Place<'_>, probes: &[&Probe]) -> Answers
     found
 }
 
+/// The host's number of a server's egress proxy.
+fn helper(server: &TestServer) -> i32 {
+    let helper = server.children().into_iter().find(|(_, command)| command.starts_with("stead-egress"));
+    helper.expect("the proxy is a process of its own").0
+}
+
 /// A server with a project that is built, and with a session that others look for.
 pub(super) struct Place<'a> {
     pub(super) who: &'a str,
@@ -195,6 +205,8 @@ pub(super) struct Place<'a> {
     victim: Value,
     /// The host's number of the victim's process.
     victim_pid: i32,
+    /// The host's number of the egress proxy.
+    helper: i32,
 }
 
 impl<'a> Place<'a> {
@@ -207,7 +219,8 @@ impl<'a> Place<'a> {
         let victim = api.begin(&harness, "echo secret > only-victims; exec -a victims-process sleep 300");
         wait_for_file(server, "only-victims");
         let victim_pid = process(server, "victims-process").expect("the victim runs");
-        Self { who, server, api, harness, project, victim, victim_pid }
+        let helper = helper(server);
+        Self { who, server, api, harness, project, victim, victim_pid, helper }
     }
 
     /// Runs probes in one new session.
@@ -234,10 +247,27 @@ impl<'a> Place<'a> {
         found
     }
 
+    /// Runs probes in a build, all but those that need a sealed version.
+    pub(super) fn build(&self, bait: &Bait, probes: &[&Probe]) -> Answers {
+        let sealed = |probe: &&&Probe| !probe.code.contains("LAYER + ");
+        let probes: Vec<&Probe> = probes.iter().filter(sealed).copied().collect();
+        let facts = bait.facts(self, Path::new("/usr"), Path::new("/tmp"));
+        let program = program(false, &facts, &probes);
+        let project = self.api.environment("probing", &[("probe.py", program.as_str()), ("setup.sh", BUILD)]);
+        answers(text(&self.api.build(&project)["log"]), &probes)
+    }
+
     /// The session that was looked for is what it was, and no user of it is the host's root.
     pub(super) fn is_whole(&self) {
         let victim = self.api.get(&format!("/v1/responses/{}", text(&self.victim["id"]))).ok();
         assert_eq!(victim["status"], "in_progress", "{}: {victim:#}", self.who);
+        // The helper could do no harm if somebody took it over.
+        assert_eq!(helper(self.server), self.helper, "{}", self.who);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.helper)).unwrap();
+        for line in ["CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(line), "{}: {line}: {status}", self.who);
+        }
+        assert!(!status.contains("Uid:\t0\t"), "{}: {status}", self.who);
         for map in ["uid_map", "gid_map"] {
             let map = std::fs::read_to_string(format!("/proc/{}/{map}", self.victim_pid)).unwrap();
             for line in map.lines() {

@@ -23,9 +23,10 @@ pub(super) fn judge(probe: &Probe, control: &Answers, sessions: &[(&str, Answers
         wrong.push(format!("{}: the control says {outside}", probe.name));
     }
     for (who, answers) in sessions {
-        let answer = &answers[&probe.name];
+        // A build has not been asked everything.
+        let Some(answer) = answers.get(&probe.name) else { continue };
         if !probe.refusals.contains(&answer.as_str()) {
-            wrong.push(format!("{}: {answer} in a session of {who}, not one of {:?}", probe.name, probe.refusals));
+            wrong.push(format!("{}: {answer} in {who}, not one of {:?}", probe.name, probe.refusals));
         }
     }
     wrong
@@ -53,19 +54,30 @@ pub(super) fn table(themes: &[(&str, Vec<Probe>)], control: &Answers, sessions: 
     for (theme, probes) in themes {
         let _ = write!(text, "\n## {theme}\n\n| probe | control |");
         for (who, _) in sessions {
-            let _ = write!(text, " session of {who} |");
+            let _ = write!(text, " {who} |");
         }
         let _ = write!(text, "\n| --- | --- |{}\n", " --- |".repeat(sessions.len()));
         for probe in probes {
             let _ = write!(text, "| {} | {} |", probe.name, control_words(probe, control));
             for (_, answers) in sessions {
-                let _ = write!(text, " {} |", answers[&probe.name]);
+                let _ = write!(text, " {} |", answers.get(&probe.name).map_or("", String::as_str));
             }
             text.push('\n');
         }
     }
+    text.push_str(ELSEWHERE);
     text
 }
+
+/// What ends the session that tries it, needs two of them, or is the service's own doing.
+const ELSEWHERE: &str = "\n## Tried elsewhere\n\n\
+    | attempt | tests |\n\
+    | --- | --- |\n\
+    | memory, processes, disk, open files, output and time without end, and what others notice of it | `limits` |\n\
+    | what sessions and builds have of each other, and what one takes that another was to have | `apart` |\n\
+    | a link, a rename or a device in the way of the service that collects files | `artifacts`, `isolation` |\n\
+    | a project that the task did not name | `apart`, `isolation`, `tenants` |\n\
+    | names, addresses and ports that the proxy must refuse, whatever a request says | those of `crates/egress` and `crates/outbound` |\n";
 
 fn names(table: &str) -> BTreeSet<String> {
     let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
