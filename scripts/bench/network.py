@@ -13,8 +13,8 @@ NETWORKS = {
 def run(bench):
     place = bench.directory("network")
     servers = [
-        Server(bench.binaries, place / name, settings, index)
-        for index, (name, settings) in enumerate(NETWORKS.items())
+        Server(bench.binaries, place / name, settings)
+        for name, settings in NETWORKS.items()
     ]
     with servers[0] as first, servers[1] as second:
         starters = [Starter(first), Starter(second)]

@@ -14,8 +14,8 @@ import urllib.parse
 
 READY = "Stead is ready at "
 PATIENCE = 60
-FIRST_UID, SLOTS, UIDS_PER_SLOT = 1_700_000_000, 1024, 65_536
-"""User ids of each server's own, far above those of accounts: two of them may run at the same time."""
+SLOTS = 1024
+"""Fewer than by default, so that there are user ids for several servers at the same time."""
 
 
 @dataclasses.dataclass
@@ -37,17 +37,15 @@ class Binaries:
 
 
 class Server:
-    """`stead serve` on a data directory of its own, until the `with` block ends. `settings` are variables of its environment;
-    `place` tells servers apart that run at the same time."""
+    """`stead serve` on a data directory of its own, until the `with` block ends. `settings` are variables of its environment."""
 
-    def __init__(self, binaries, data, settings=None, place=0):
+    def __init__(self, binaries, data, settings=None):
         self.data = pathlib.Path(data)
         self.data.mkdir(mode=0o700, exist_ok=True)
         self.command = [binaries.server, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
         self.environment = dict(
             os.environ,
             STEAD__RUNTIME__PATH=binaries.runtime,
-            STEAD__NATIVE__UID_BASE=str(FIRST_UID + place * SLOTS * UIDS_PER_SLOT),
             STEAD__NATIVE__SLOTS=str(SLOTS),
             **(settings or {}),
         )
