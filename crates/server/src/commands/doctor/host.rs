@@ -108,14 +108,15 @@ fn kernel(release: Option<String>) -> Finding {
 }
 
 /// What happens when a program crashes. A pipe runs a program of the host's as its root, outside every sandbox, on what the
-/// crashed one left. A session begins with a bound that keeps the kernel from it, but may lower that bound to 0, which does not.
+/// crashed one left. Sandboxes and helpers have a bound on core files that keeps the kernel from it, and the filter keeps the bound.
 fn core_pattern(pattern: &str) -> Finding {
     let Some(handler) = pattern.strip_prefix('|') else {
-        return Finding::good("crashes", "leave no core file, and run no program of the host");
+        return Finding::good("crashes", "leave no core file in a session, and run no program of the host");
     };
     let handler = handler.split_whitespace().next().unwrap_or_default();
     let text = format!(
-        "a session can make the kernel run {handler} as the host's root, on data that the session chose, by a program that crashes"
+        "a program that crashes on this machine makes the kernel run {handler} as root; in sessions a bound on core files keeps \
+         it from that, and nothing else does"
     );
     let fix = "sysctl -w kernel.core_pattern=core, and switch off what sets it (apport, systemd-coredump)";
     Finding::partial("crashes", text, Some(fix.to_owned()))
@@ -165,7 +166,7 @@ mod tests {
     fn a_piped_core_pattern_names_what_would_run() {
         let piped = core_pattern("|/usr/share/apport/apport -p%p -s%s");
         assert_eq!(piped.standing, Standing::Partial);
-        assert!(piped.explanation.contains("/usr/share/apport/apport as") && piped.fix.is_some(), "{piped:?}");
+        assert!(piped.explanation.contains("/usr/share/apport/apport as root") && piped.fix.is_some(), "{piped:?}");
         assert_eq!(core_pattern("core.%p").standing, Standing::Good);
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustix::mount::{FsOpenFlags, MountFlags};
 use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Resource, Rlimit};
 
 use super::{Attempt, LAYER, LAYER_FILE, MEMORY_BYTES, PROCESSES, TAKE_MEMORY, TRIAL_NAME};
 
@@ -54,6 +55,7 @@ fn attempts(port: u16, socket: &str) -> Vec<Attempt> {
         attempt("open a device of the host", devices()),
         attempt("read the host's password hashes", fs::read("/etc/shadow").map(|_| "read".to_owned())),
         attempt("see another process", processes()),
+        attempt("let the host's core handler run", core_bound()),
         attempt("open a vsock", socket_of(VSOCK)),
         attempt("open a packet socket", socket_of(PACKET)),
         attempt("connect to the host's loopback", connect(loopback)),
@@ -102,6 +104,16 @@ fn privileges() -> io::Result<String> {
     match (holds, field("NoNewPrivs").as_str(), field("Seccomp").as_str()) {
         (None, "1", "2") => Err(refused("none is left, none can be gained, and a filter is loaded")),
         (holds, gains, filter) => Ok(format!("{holds:?}, NoNewPrivs {gains}, Seccomp {filter}")),
+    }
+}
+
+/// With a bound of 0, which every program may set outside, the kernel would run what the host pipes cores to.
+fn core_bound() -> io::Result<String> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, none)?;
+    match rustix::process::getrlimit(Resource::Core).maximum {
+        Some(1) => Err(refused("the bound on core files stays")),
+        bound => Ok(format!("the bound on core files is {bound:?}")),
     }
 }
 
