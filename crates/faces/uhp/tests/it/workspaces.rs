@@ -45,7 +45,7 @@ async fn a_tenants_admin_keeps_the_keys_of_its_workspace_and_no_others() {
     assert_eq!((admin.workspace_id, writer.workspace_id), (blue.id, blue.id));
 
     assert_eq!(code(engine.workspace_create(&admin, "mine").await), Code::ScopeInsufficient);
-    assert_eq!(engine.workspace_list(&admin).await.unwrap(), [blue.clone()]);
+    assert_eq!(engine.workspace_list(&admin).await.unwrap(), std::slice::from_ref(&blue));
     for foreign in ["default", "made-up", &operator.workspace_id.to_string(), "ws_018f3c2a7b4c7d3e9f6a5b4c3d2e1f00"] {
         let refused = engine.key_create(&admin, Some(foreign), "k", vec![Verb::Read]).await;
         assert_eq!(refused.err().unwrap().param.as_deref(), Some("workspace"), "{foreign}");
