@@ -170,6 +170,10 @@ fn interfaces() -> Vec<Probe> {
     ]
 }
 
+/// A handle of the process that listens, which is the host's, by way of a connection.
+const MAKER: &str = "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock')\np = s.getsockopt(1, 77)\n";
+const NEWER: &str = "newer than some kernels";
+
 /// The one way out there is, asked for what it must not give.
 fn proxy() -> Vec<Probe> {
     const NO: &[&str] = &["403", "400", "502"];
@@ -196,6 +200,24 @@ fn proxy() -> Vec<Probe> {
     .into_iter()
     .map(|(name, request)| probe(format!("proxy: {name}"), asked(request), NO, Without(OUTSIDE)))
     .chain([
+        probe(
+            "proxy: signal whoever made its socket",
+            format!("{MAKER}signal.pidfd_send_signal(p, 0)"),
+            &["EINVAL", "EPERM", "ENOPROTOOPT"],
+            Without(NEWER),
+        ),
+        probe(
+            "proxy: namespaces of whoever made its socket",
+            format!("{MAKER}got = []\nfor n in range(1, 11):\n    try: got += [(n, fcntl.ioctl(p, 0xff00 + n, 0))]\n    except OSError: pass\nseen = got or 'none'"),
+            &["none", "ENOPROTOOPT"],
+            Without(NEWER),
+        ),
+        probe(
+            "proxy: what whoever made its socket is",
+            format!("{MAKER}fcntl.ioctl(p, 0xc040ff0b, bytearray(struct.pack('Q', 0x7f) + bytes(56)))"),
+            &["EREMOTE", "ESRCH", "ENOTTY", "EINVAL", "EACCES", "ENOPROTOOPT"],
+            Without(NEWER),
+        ),
         probe("proxy: remove its socket", "os.unlink('/run/egress.sock')", &["EROFS", "EACCES", "EBUSY"], Without(OUTSIDE)),
         probe("proxy: put another in its place", "s = socket.socket(socket.AF_UNIX)\ns.bind('/run/egress.sock')", &["EADDRINUSE", "EROFS", "EACCES"], Without(OUTSIDE)),
         probe("proxy: its directory on the host", "os.listdir(DATA + '/run')", ENOENT, SucceedsOnHost),

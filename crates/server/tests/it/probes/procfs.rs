@@ -93,6 +93,7 @@ fn of_processes() -> Vec<Probe> {
     }
     probes.extend([
         probe("write memory of process 1", "opened('/proc/1/mem', os.O_RDWR)", EACCES, Succeeds),
+        probe("memory of process 1 by its thread", "opened('/proc/1/task/1/mem', os.O_RDWR)", EACCES, Succeeds),
         probe("spare me from the killer", "put('/proc/self/oom_score_adj', '-1')", EACCES, Without(RESOURCES)),
         probe("spare me from the killer by the old file", "put('/proc/self/oom_adj', '-1')", EACCES, Without(RESOURCES)),
         probe("where my memory lies in the machine's", "d = os.open('/proc/self/pagemap', os.O_RDONLY)\nb = ctypes.create_string_buffer(b'x' * 8192)\nf = struct.unpack('Q', os.pread(d, 8, ctypes.addressof(b) // 4096 * 8))[0] & ((1 << 55) - 1)\nseen = 'OK' if f else 'none'", NONE, Succeeds),

@@ -140,6 +140,9 @@ def probe(code):
         if isinstance(error, TimeoutError) and error.errno is None:
             return 'TIMEOUT'
         return 'EOPNOTSUPP' if error.errno == errno.EOPNOTSUPP else errno.errorcode.get(error.errno, str(error.errno))
+    except ValueError as error:
+        # What Python makes of EPERM.
+        return 'EPERM' if 'not allowed to raise' in str(error) else f'ValueError: {error}'[:80].replace('\n', ' ')
     except BaseException as error:
         return type(error).__name__ + ': ' + str(error)[:60].replace('\n', ' ')
 
