@@ -101,7 +101,8 @@ impl Engine {
         Project::check_texts(&text.name, &description, &entry)?;
         let slug = Slug::from_name(&text.name)?;
         let declared = text.declare(Declared::default())?;
-        let build_network = self.build_network_of(&text)?.unwrap_or_default();
+        self.check_networks(&text)?;
+        let build_network = text.build_network.clone().flatten();
         let at = self.now();
         let project = Project {
             id: ProjectId::new(self.ids.as_ref()),
@@ -173,8 +174,9 @@ impl Engine {
             }
             Project::check_texts(&project.name, &project.description, &project.entry)?;
             project.declared = text.declare(project.declared)?;
-            if let Some(network) = self.build_network_of(&text)? {
-                project.build_network = network;
+            self.check_networks(&text)?;
+            if let Some(network) = &text.build_network {
+                project.build_network.clone_from(network);
             }
             project.updated_at = self.now();
             Ok((Changes::new().update(project), ()))
@@ -183,10 +185,9 @@ impl Engine {
         self.project_get(caller, id).await
     }
 
-    /// What is said of what builds may reach, if it is within what the deployment lets projects choose.
-    fn build_network_of(&self, text: &ProjectText) -> Result<Option<Option<BuildNetworkPolicy>>> {
-        text.build_network.iter().flatten().try_for_each(|network| self.check_build_network(network))?;
-        Ok(text.build_network.clone())
+    /// Refuses what is said of what builds may reach where it goes beyond what the deployment lets projects choose.
+    fn check_networks(&self, text: &ProjectText) -> Result<()> {
+        text.build_network.iter().flatten().try_for_each(|network| self.check_build_network(network))
     }
 
     /// Deletes a project with every version. A turn that reads one keeps it to its end; the files go after that.

@@ -134,7 +134,7 @@ fn verdict(project: &Environment, build: &Build) -> Result<(), Failure> {
         None => "no version is active yet, so nothing can read it".to_owned(),
     };
     let hint = match reaching(&project.stead_build_network, build) {
-        Some(options) => format!("`stead project set {slug}{options}` lets its builds reach what this one was refused"),
+        Some(options) => format!("`stead project set {slug} {options}` lets its builds reach what this one was refused"),
         None => format!("`stead project log {slug} {number}` shows the log again"),
     };
     Err(Failure::new(format!("build {number} of {slug} failed: {}", printable(why)))
@@ -147,8 +147,8 @@ fn reaching(now: &Value, build: &Build) -> Option<String> {
     let refused = build.refused_hosts.iter().map(String::as_str);
     let kept = now["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let hosts: BTreeSet<&str> = refused.chain(kept).collect();
-    let options = hosts.iter().map(|host| format!(" --build-host {}", printable(host))).collect();
-    (!build.refused_hosts.is_empty()).then_some(options)
+    let options: Vec<String> = hosts.iter().map(|host| format!("--build-host {}", printable(host))).collect();
+    (!build.refused_hosts.is_empty()).then(|| options.join(" "))
 }
 
 /// Prints the log until the build has ended.
