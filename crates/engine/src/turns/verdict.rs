@@ -122,6 +122,9 @@ mod tests {
     const PROCESSES: Reached = Reached::Processes { most: 64 };
     const DISK: Reached = Reached::DiskBytes { bytes: 10 << 30 };
 
+    /// An end and what was reached, and of the verdict the limit, the state and a part of the sentence.
+    type Case = (ExecExit, &'static [Reached], Option<Limit>, TurnState, &'static str);
+
     fn exit(reason: ExitReason, code: Option<i32>, signal: Option<i32>) -> ExecExit {
         ExecExit { code, signal, reason }
     }
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn a_verdict_is_of_the_limit_that_was_reached_or_of_the_script() {
         use ExitReason::{Exited, Killed, OutputLimit, TimeLimit};
-        let cases: [(ExecExit, &[Reached], Option<Limit>, TurnState, &str); 11] = [
+        let cases: [Case; 11] = [
             (exit(Exited, Some(0), None), &[], None, TurnState::Completed, ""),
             // Ended by its own hand, whatever the status looks like.
             (exit(Exited, Some(137), None), &[], None, TurnState::Failed, "the script ended with exit status 137"),

@@ -90,7 +90,7 @@ fn a_task_says_which_limit_it_reached_and_the_next_one_has_nothing_to_do_with_it
     }
     // What is survived is a success, and noted.
     let survived =
-        api.run(&harness, &format!("{HOG}; for n in $(seq 90); do sh -c 'exec sleep 0.5' & done 2>/dev/null; echo on"));
+        api.run(&harness, &format!("{HOG}; for n in $(seq 90); do sh -c 'exec sleep 2' & done 2>/dev/null; echo on"));
     assert_eq!((&survived["status"], said(&survived).ends_with("on\n")), (&json!("completed"), true), "{survived:#}");
     assert_eq!(survived["metadata"]["stead_failure"], Value::Null);
     assert_eq!(hit(&survived), ["memory", "processes"], "{survived:#}");
@@ -305,7 +305,7 @@ fn floods_of_one_session_leave_the_others_at_work() {
         });
         (read, ran)
     };
-    let steady = api.begin(&harness, "for n in $(seq 600); do sleep 0.1; [ -e stop ] && exit 0; done; exit 9");
+    let steady = api.begin(&harness, "for n in $(seq 3000); do sleep 0.1; [ -e stop ] && exit 0; done; exit 9");
     let (read, ran) = measure();
     for (name, flood) in [
         ("processor", "for n in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait"),
