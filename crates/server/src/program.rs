@@ -16,7 +16,7 @@ use crate::serve;
 /// Runs the command that the arguments name. Must be called while the process has one thread.
 pub fn main() -> ExitCode {
     if doctor::trial::started_as_trial() {
-        doctor::trial::trial_main();
+        return doctor::trial::trial_main();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -1,5 +1,6 @@
 //! The data directory and the file system that it lies on.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Finding;
@@ -29,7 +30,7 @@ pub(super) fn findings(path: &Path) -> (PathBuf, Vec<Finding>) {
         // Some file systems have no number of files.
         let few = space.f_files > 0 && space.f_favail < ENOUGH_FILES;
         if few {
-            text.push_str(&format!(", and {} files", space.f_favail));
+            let _ = write!(text, ", and {} files", space.f_favail);
         }
         findings.push(if free >= ENOUGH_BYTES && !few {
             Finding::good("disk space", text)

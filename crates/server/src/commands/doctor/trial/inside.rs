@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -29,17 +29,16 @@ pub(crate) fn started_as_trial() -> bool {
 }
 
 /// Tries everything, or takes memory when told to.
-pub(crate) fn trial_main() -> ! {
+pub(crate) fn trial_main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let first = arguments.next().unwrap_or_default();
     if first == TAKE_MEMORY {
-        let taken = take_memory();
-        std::process::exit(i32::from(taken.is_empty()));
+        return ExitCode::from(u8::from(take_memory().is_empty()));
     }
     let port = first.parse().unwrap_or(0);
     let attempts = attempts(port, &arguments.next().unwrap_or_default());
     let said = serde_json::to_vec(&attempts).map_err(io::Error::from).and_then(|text| io::stdout().write_all(&text));
-    std::process::exit(i32::from(said.is_err()))
+    ExitCode::from(u8::from(said.is_err()))
 }
 
 fn attempts(port: u16, socket: &str) -> Vec<Attempt> {
@@ -71,7 +70,7 @@ fn attempt(name: &str, outcome: io::Result<String>) -> Attempt {
         Ok(reached) => (false, reached),
         Err(refusal) => (true, refusal.to_string()),
     };
-    Attempt { attempt: name.to_owned(), refused, answer }
+    Attempt { name: name.to_owned(), refused, answer }
 }
 
 fn done<T>(outcome: rustix::io::Result<T>) -> io::Result<String> {

@@ -49,7 +49,8 @@ const MOST_WORDS: u64 = 64 << 10;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Attempt {
     /// What was tried, such as "write to a layer".
-    pub(super) attempt: String,
+    #[serde(rename = "attempt")]
+    pub(super) name: String,
     /// Whether it was refused.
     pub(super) refused: bool,
     /// The kernel's answer, or what was reached.
@@ -89,13 +90,13 @@ fn judge(attempts: &[Attempt]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = reached
         .iter()
         .map(|attempt| {
-            let text = format!("a program in a sandbox could {}: {}", attempt.attempt, attempt.answer);
+            let text = format!("a program in a sandbox could {}: {}", attempt.name, attempt.answer);
             let fix = "do not run agents here; docs/security.md says how to report this";
             Finding::missing("trial", true, text, Some(fix.to_owned()))
         })
         .collect();
     if findings.is_empty() {
-        let list: Vec<&str> = refused.iter().map(|attempt| attempt.attempt.as_str()).collect();
+        let list: Vec<&str> = refused.iter().map(|attempt| attempt.name.as_str()).collect();
         let text = format!("in a sandbox started for this, a program could not {}", list.join(", "));
         findings.push(Finding::good("trial", text));
     }
