@@ -11,7 +11,7 @@ use stead_domain::ports::{Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_provider_native::NativeProvider;
 
-use crate::fixture::{Fixture, Ids, finish, known, plain, run, runtime, script, until};
+use crate::fixture::{Fixture, Ids, finish, known, plain, prefix_of, remove_groups, run, runtime, script, until};
 use crate::network::{fetch, site};
 use crate::only_for_root;
 
@@ -41,6 +41,7 @@ impl Drop for Alone {
         // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
+        remove_groups(&prefix_of(self.0.id()));
     }
 }
 

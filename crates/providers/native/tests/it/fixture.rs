@@ -86,7 +86,7 @@ impl Fixture {
         config.uid_base = Some(0x5000_0000 + place * UIDS_PER_SLOT);
         config.workspace_slots = Some(SLOTS);
         config.ranges = scratch.path().join("uids");
-        config.cgroup_prefix = format!("stead-native-test-{}-{number}", std::process::id());
+        config.cgroup_prefix = format!("{}-{number}", prefix_of(std::process::id()));
         Self { scratch, config }
     }
 
@@ -140,10 +140,27 @@ impl Drop for Fixture {
             let _ = manager.kill(&name);
             let _ = manager.remove(&name);
         }
-        for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
-            if line.contains(" - cgroup") {
-                let mount = Path::new(line.split(' ').nth(4).unwrap_or("/"));
-                let _ = fs::remove_dir(mount.join(&self.config.cgroup_prefix));
+        remove_groups(&self.config.cgroup_prefix);
+    }
+}
+
+/// What the names of the control groups of a process's fixtures begin with.
+pub(crate) fn prefix_of(process: u32) -> String {
+    format!("stead-native-test-{process}")
+}
+
+/// Removes the directories of control groups that have this name, or one that goes on after it. What is in use stays.
+pub(crate) fn remove_groups(prefix: &str) {
+    let ours = |name: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    for line in fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines() {
+        if !line.contains(" - cgroup") {
+            continue;
+        }
+        let mount = Path::new(line.split(' ').nth(4).unwrap_or("/"));
+        for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(ours) {
+                let _ = fs::remove_dir(entry.path().join("egress"));
+                let _ = fs::remove_dir(entry.path());
             }
         }
     }
