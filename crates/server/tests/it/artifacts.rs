@@ -97,3 +97,41 @@ fn chaos_on_a_server_of_a_user_hands_out_nothing_of_what_lies_outside() {
     needs_root!();
     rounds(&TestServer::start_as_user(&[]), 100..106);
 }
+
+#[test]
+fn what_is_handed_in_goes_through_nothing_that_lies_in_its_place() {
+    needs_root!();
+    let server = TestServer::start(&[("sessions.network", "disabled")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let look = "cat in.txt; stat -c %F in.txt; cat /tmp/outside; ls -A | grep -c stead-; true";
+    let content = json!([{"role": "user", "content": [
+        {"type": "input_text", "text": look},
+        {"type": "input_file", "filename": "in.txt", "file_data": "data:text/plain;base64,aGFuZGVkIGluCg=="},
+    ]}]);
+    let replaced = "handed in\nregular file\noutside\n0\n";
+    for in_the_way in [
+        "ln -s /tmp/outside in.txt",
+        "ln -s /etc in.txt",
+        "ln -s in.txt in.txt",
+        "mkfifo in.txt",
+        "ln /workspace/other in.txt",
+        "echo old > in.txt; chmod 0 in.txt",
+        "python3 -c 'import os; os.mknod(\"in.txt\", 0o20666, 0)'",
+        "ln -s /tmp/outside in.txt; chmod 0 .",
+    ] {
+        let script = format!("echo outside > /tmp/outside; echo other > other; {in_the_way}");
+        let before = api.run(&harness, &script);
+        assert_eq!(before["status"], "completed", "{in_the_way}: {before:#}");
+        let began = Instant::now();
+        let after = api.ask(&json!({"input": content, "previous_response_id": before["id"]})).ok();
+        assert_eq!((after["status"].as_str(), said(&after).as_str()), (Some("completed"), replaced), "{in_the_way}");
+        assert!(began.elapsed() < PATIENCE, "{in_the_way}");
+    }
+    // No file takes the place of a directory; that is said, and the session goes on.
+    let before = api.run(&harness, "mkdir -p in.txt/d");
+    let after = api.ask(&json!({"input": content, "previous_response_id": before["id"]}));
+    assert!(after.status < 500 && after.json()["status"] != "completed", "{}", after.text());
+    let next = api.go_on(&before, "rmdir in.txt/d in.txt && echo gone");
+    assert_eq!(said(&next), "gone\n", "{next:#}");
+}
