@@ -156,7 +156,18 @@ async fn a_killed_proxy_is_replaced() {
     let environment = enabled(&provider).await;
     let runtime = provider.link(environment).await.unwrap();
     assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "hello\nrefused\n");
-    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+
+    // One that does not answer is ended when the next socket is handed to it; the sockets that it had go on.
+    let before = proxy();
+    let pid = rustix::process::Pid::from_raw(before).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let another = enabled(&provider).await;
+    assert_ne!(proxy(), before);
+    for environment in [environment, another] {
+        let runtime = provider.link(environment).await.unwrap();
+        assert_eq!(run(&*runtime, &fetch(&url)).await.stdout, "hello\nrefused\n");
+        known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+    }
 
     let pid = proxy();
     provider.shutdown().await.unwrap();
