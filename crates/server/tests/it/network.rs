@@ -32,8 +32,8 @@ const CLOSED: &str = "no way";
 /// A script that asks for hosts, and what it says when each is answered so.
 fn asking(answers: &[(&str, &str)]) -> (String, String) {
     let urls: Vec<String> = answers.iter().map(|(host, _)| format!("http://{host}/")).collect();
-    let said = urls.iter().zip(answers).map(|(url, (_, answer))| format!("{url} {answer}\n")).collect();
-    (format!("{ASK} {}", urls.join(" ")), said)
+    let said: Vec<String> = urls.iter().zip(answers).map(|(url, (_, answer))| format!("{url} {answer}\n")).collect();
+    (format!("{ASK} {}", urls.join(" ")), said.concat())
 }
 
 fn restricted(hosts: &[&str]) -> Value {
@@ -180,7 +180,8 @@ fn builds_reach_registries_and_what_their_project_names() {
     };
     let answers = |name: &str, answers: [&str; 5]| {
         let hosts = [&mirror, &beneath, "named.invalid", name, "10.0.0.1"];
-        hosts.iter().zip(answers).map(|(host, answer)| format!("http://{host}/ {answer}\n")).collect::<String>()
+        let lines = hosts.iter().zip(answers).map(|(host, answer)| format!("http://{host}/ {answer}\n"));
+        lines.collect::<Vec<_>>().concat()
     };
     let environment = api.environment("reach", &[("setup.sh", &script("other.invalid"))]);
     let choose = |network: &Value| {
