@@ -27,6 +27,7 @@ mod misuse;
 mod network;
 mod node_locks;
 mod objects;
+mod ordinary;
 mod packages;
 mod pins;
 mod postgres;

@@ -145,7 +145,13 @@ pub(crate) fn processes(server: &TestServer) -> Vec<String> {
         let uid: u32 = uid.split_whitespace().next().and_then(|uid| uid.parse().ok()).unwrap_or(0);
         if server.uids().contains(&uid) && !status.contains("State:\tZ") {
             let command = std::fs::read(path.join("cmdline")).unwrap_or_default();
-            found.push(format!("{} {}", path.display(), String::from_utf8_lossy(&command).replace('\0', " ")));
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            // Those of a server that is an ordinary user, whose sandboxes have its user.
+            let own = command.contains("/stead serve ")
+                || ["stead-egress ", "stead-launcher "].iter().any(|own| command.starts_with(own));
+            if !own {
+                found.push(format!("{} {command}", path.display()));
+            }
         }
     }
     found
