@@ -134,7 +134,9 @@ fn verdict(project: &Environment, build: &Build) -> Result<(), Failure> {
         None => "no version is active yet, so nothing can read it".to_owned(),
     };
     let hint = match reaching(&project.stead_build_network, build) {
-        Some(options) => format!("`stead project set {slug} {options}` lets its builds reach what this one was refused"),
+        Some(options) => {
+            format!("`stead project set {slug} {options}` lets its builds reach what this one was refused")
+        }
         None => format!("`stead project log {slug} {number}` shows the log again"),
     };
     Err(Failure::new(format!("build {number} of {slug} failed: {}", printable(why)))
