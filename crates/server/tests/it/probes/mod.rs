@@ -105,16 +105,16 @@ fn every_way_out_of_a_session_is_closed() {
     let places: Vec<stage::Place<'_>> = servers.iter().map(|(who, server)| stage::Place::make(who, server)).collect();
     let control = stage::control(&bait, &places[0], &all);
     while bait.visited() {}
-    let mut sessions = std::thread::scope(|scope| {
-        let running = places.iter().map(|place| (place.who, scope.spawn(|| place.session(&bait, &all))));
-        let running: Vec<_> = running.collect();
-        let ended = running.into_iter().map(|(who, session)| (who, session.join().unwrap()));
-        ended.collect::<Vec<_>>()
-    });
     let in_builds = ["Mounts", "Namespaces", "The kernel", "What /proc shows", "Processes", "Privileges", "Sockets"];
     let in_builds = themes.iter().filter(|(theme, _)| in_builds.contains(theme));
     let in_builds: Vec<&Probe> = in_builds.flat_map(|(_, probes)| probes).collect();
-    sessions.push(("a build of root", places[0].build(&bait, &in_builds)));
+    let sessions = std::thread::scope(|scope| {
+        let sessions: Vec<_> =
+            places.iter().map(|place| (place.who, scope.spawn(|| place.session(&bait, &all)))).collect();
+        let build = ("a build of root", scope.spawn(|| places[0].build(&bait, &in_builds)));
+        let ended = sessions.into_iter().chain([build]).map(|(who, running)| (who, running.join().unwrap()));
+        ended.collect::<Vec<_>>()
+    });
     assert!(!bait.visited(), "a session reached the host's loopback");
     for place in &places {
         place.is_whole();
