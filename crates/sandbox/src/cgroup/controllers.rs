@@ -62,8 +62,9 @@ impl Controller {
         match (self, version) {
             (Self::Memory, Version::Unified) => {
                 write(&file("memory.max"), &limits.memory_bytes.to_string())?;
+                // One process is ended, as in version 1, so that the environment and its other commands go on.
                 write_if_there(&file("memory.swap.max"), "0")?;
-                write_if_there(&file("memory.oom.group"), "1")
+                write_if_there(&file("memory.oom.group"), "0")
             }
             (Self::Memory, Version::Legacy) => {
                 let bytes = limits.memory_bytes.to_string();
