@@ -122,8 +122,10 @@ impl Barrier {
                 return Ok(());
             }
             let target = state.begun + 1;
-            // One that runs may have been to write what the caller found there, and fail at it.
-            let concerns = if state.running { state.begun } else { target };
+            // One that runs may have been to write what the caller found there, and fail at it. One that has ended has told its outcome,
+            // and when it failed the next one writes everything.
+            let runs = state.running && progress.borrow().ended < state.begun;
+            let concerns = if runs { state.begun } else { target };
             state.wanted = state.wanted.max(target);
             if !state.running {
                 state.running = true;
