@@ -16,7 +16,16 @@ enum Hierarchy {
     Legacy { mount: PathBuf, controllers: Vec<Controller> },
 }
 
-pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
+/// What becomes of processes that are in the service's version 2 group beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// They are moved into the leaf with it.
+    Move,
+    /// They stay, and then the group's controllers cannot be used.
+    Leave,
+}
+
+pub(super) fn detect(prefix: &str, others: Others) -> Result<CgroupManager, CgroupError> {
     let read = |path: &str| {
         fs::read_to_string(path).map_err(|source| CgroupError::Io { action: "read", path: path.into(), source })
     };
@@ -47,7 +56,7 @@ pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
                 }
             }
             Hierarchy::Unified { mount } if manager.unified.is_none() => {
-                match prepare_unified(&mount, own.as_deref().unwrap_or("/"), prefix) {
+                match prepare_unified(&mount, own.as_deref().unwrap_or("/"), prefix, others) {
                     Ok((base, controllers)) => {
                         manager.unified = Some(base);
                         manager.unified_controllers = controllers;
@@ -64,7 +73,12 @@ pub(super) fn detect(prefix: &str) -> Result<CgroupManager, CgroupError> {
 }
 
 /// Makes our directory beneath the service's own group and hands it the controllers there are.
-fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BTreeSet<Controller>), CgroupError> {
+fn prepare_unified(
+    mount: &Path,
+    own: &str,
+    prefix: &str,
+    others: Others,
+) -> Result<(PathBuf, BTreeSet<Controller>), CgroupError> {
     let leaf = format!("{prefix}.service");
     let own = mount.join(own.trim_start_matches('/'));
     // A service that moved itself into its leaf before was restarted there.
@@ -88,8 +102,13 @@ fn prepare_unified(mount: &Path, own: &str, prefix: &str) -> Result<(PathBuf, BT
     let wanted = wanted.join(" ");
     let switch = own.join("cgroup.subtree_control");
     if write(&switch, &wanted).is_err() {
+        let members = numbers(&own.join("cgroup.procs"))?;
+        if others == Others::Leave && members.iter().any(|pid| *pid != std::process::id() as i32) {
+            let (action, path) = ("use the controllers beside other processes of", own);
+            return Err(CgroupError::Io { action, path, source: io::ErrorKind::ResourceBusy.into() });
+        }
         make_directory(&leaf)?;
-        for pid in numbers(&own.join("cgroup.procs"))? {
+        for pid in members {
             write(&leaf.join("cgroup.procs"), &pid.to_string())?;
         }
         write(&switch, &wanted)?;
@@ -194,7 +213,8 @@ mod tests {
         fs::write(own.join("cgroup.controllers"), "cpuset cpu io memory hugetlb\n").unwrap();
         fs::write(own.join("cgroup.subtree_control"), "").unwrap();
         fs::write(own.join("stead/cgroup.subtree_control"), "").unwrap();
-        let (base, controllers) = prepare_unified(mount.path(), "/service/stead.service", "stead").unwrap();
+        let (base, controllers) =
+            prepare_unified(mount.path(), "/service/stead.service", "stead", Others::Move).unwrap();
         assert_eq!(base, own.join("stead"));
         assert_eq!(controllers, BTreeSet::from([Controller::Memory, Controller::Cpu, Controller::Io]));
         let read = |path: &str| fs::read_to_string(own.join(path)).unwrap();
@@ -203,5 +223,18 @@ mod tests {
         }
         assert_eq!((read("stead/cpu.weight"), read("stead.service/cpu.weight")), ("100".into(), "1000".into()));
         assert_eq!(read("stead.service/io.weight"), "default 1000");
+    }
+
+    #[test]
+    fn who_only_looks_moves_nobody() {
+        let mount = tempfile::tempdir().unwrap();
+        let own = mount.path().join("login");
+        // A directory in the place of the switch cannot be written, as the switch of a group that holds processes cannot.
+        fs::create_dir_all(own.join("cgroup.subtree_control")).unwrap();
+        fs::write(own.join("cgroup.controllers"), "memory\n").unwrap();
+        fs::write(own.join("cgroup.procs"), "1\n").unwrap();
+        let refused = prepare_unified(mount.path(), "/login", "look", Others::Leave).unwrap_err();
+        assert!(refused.to_string().contains("beside other processes"), "{refused}");
+        assert!(!own.join("look.service").exists());
     }
 }

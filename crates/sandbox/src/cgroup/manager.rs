@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Cgroup, CgroupError, CgroupStats, Controller, Version, detect, files, kill};
+use super::detect::{self, Others};
+use super::{Cgroup, CgroupError, CgroupStats, Controller, Version, files, kill};
 use crate::plan::Limits;
 
 /// How long emptying or removing a group may take.
@@ -35,7 +36,17 @@ impl CgroupManager {
     /// When `prefix` is no name, or `/proc` cannot be read. Missing controllers are no error.
     pub fn detect(prefix: &str) -> Result<Self, CgroupError> {
         check_name(prefix)?;
-        detect::detect(prefix)
+        detect::detect(prefix, Others::Move)
+    }
+
+    /// The same for a process that only looks: no other process is moved. Where that would be needed, a note says so, and the
+    /// controllers count as missing.
+    ///
+    /// # Errors
+    /// As [`CgroupManager::detect`].
+    pub fn look(prefix: &str) -> Result<Self, CgroupError> {
+        check_name(prefix)?;
+        detect::detect(prefix, Others::Leave)
     }
 
     /// Where a controller is, if anywhere.

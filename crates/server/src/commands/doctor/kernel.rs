@@ -28,7 +28,7 @@ pub(super) struct Probed {
 /// Tries the kernel's features on the file system at `data`, and a sandbox.
 pub(super) fn probe(data: &Path) -> Probed {
     let mut probed = Probed::default();
-    let cgroups = match CgroupManager::detect(&format!("{GROUP}-{}", std::process::id())) {
+    let cgroups = match CgroupManager::look(&format!("{GROUP}-{}", std::process::id())) {
         Ok(cgroups) => cgroups,
         Err(error) => {
             let text = format!("what the kernel offers cannot be tried: {error}");
