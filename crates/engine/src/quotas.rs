@@ -21,8 +21,6 @@ pub struct Quotas {
     pub blob_bytes: Option<u64>,
     /// Its versions and layers, in bytes: the source of each version that stands, and every layer once.
     pub version_bytes: Option<u64>,
-    /// Its installer caches on disk, in bytes. They are cut back, nothing is refused.
-    pub cache_bytes: Option<u64>,
     /// Its projects.
     pub projects: Option<u64>,
     /// The files of one source.
@@ -38,8 +36,6 @@ pub struct Usage {
     pub blob_bytes: u64,
     /// Its versions and layers, in bytes.
     pub version_bytes: u64,
-    /// Its installer caches, in bytes.
-    pub cache_bytes: u64,
     /// Its projects.
     pub projects: u64,
     /// The files of its largest source.
@@ -129,7 +125,6 @@ impl Engine {
             blobs: blobs.blobs,
             blob_bytes: blobs.bytes,
             version_bytes: self.version_bytes(workspace).await?,
-            cache_bytes: self.cache_bytes(workspace).await?,
             projects: projects.len() as u64,
             source_files: projects.iter().map(|(project, _)| project.source.files).max().unwrap_or(0),
             quotas: self.settings.quotas,

@@ -12,7 +12,7 @@ use crate::plan::{APT, BuildSettings};
 pub const SYSTEM_PATH: &str = "/usr/bin:/bin:/usr/local/bin:/opt/stead/bin";
 /// The bundle of certificate authorities inside a sandbox.
 pub const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Where the project's installer caches lie inside a build's sandbox.
+/// Where a step's installers have their caches inside its sandbox. Empty when the step begins.
 pub const CACHE_MOUNT: &str = "/var/cache/stead";
 
 /// What a version holds, as far as a session's variables depend on it.

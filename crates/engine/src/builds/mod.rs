@@ -91,11 +91,6 @@ impl RunningBuilds {
         if self.is_closing() { BuildFailure::interrupted() } else { BuildFailure::cancelled() }
     }
 
-    /// Whether a build of the project waits or runs here.
-    pub(crate) fn is_at_work(&self, project: ProjectId) -> bool {
-        self.lock().keys().any(|(of, _)| *of == project)
-    }
-
     fn cancel(&self, project: ProjectId, number: u32) -> Cancelling {
         match self.lock().get(&(project, number)) {
             Some(build) if build.settled => Cancelling::TooLate,

@@ -1,5 +1,5 @@
-//! What a deleted project leaves on disk goes once no running turn reads it: its versions and its installer caches. Its layers
-//! stay until they are collected, since a later project at the same place may have taken them again.
+//! What a deleted project leaves on disk goes once no running turn reads it: its versions and what its builds worked in. Its
+//! layers stay until they are collected, since a later project at the same place may have taken them again.
 
 use std::time::Duration;
 
@@ -31,14 +31,10 @@ impl Engine {
                     () = stopping.cancelled() => return,
                 }
             }
-            let _alone = engine.collector.caches.enter(project).await;
+            let _alone = engine.collector.builds.enter(project).await;
             // The project's own directory last: the next start finds by it what was cut off.
             let layout = &engine.layout;
-            let places = [
-                layout.cache(workspace, project),
-                layout.builds_of(workspace, project),
-                layout.project(workspace, project),
-            ];
+            let places = [layout.builds_of(workspace, project), layout.project(workspace, project)];
             let removed =
                 engine.blocking(move || places.iter().try_for_each(|p| remove_tree(p)).map_err(layout_failed));
             if let Err(error) = removed.await {

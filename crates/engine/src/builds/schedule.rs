@@ -47,8 +47,8 @@ impl StepRun<'_> {
     }
 }
 
-/// The first step that can begin now: what it builds upon is done, and nothing of its stage is at work, since the steps of a
-/// stage share an installer cache that one sandbox at a time can own.
+/// The first step that can begin now: what it builds upon is done, and nothing of its stage is at work, since the lines
+/// of a stage's steps could not be told apart in the log.
 fn ready(steps: &[Step], progress: &[Progress]) -> Option<usize> {
     let is_done = |index: &usize| matches!(progress[*index], Progress::Done(_));
     let stage_is_free = |stage: Stage| {

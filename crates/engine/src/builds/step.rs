@@ -214,12 +214,14 @@ impl Engine {
             run.tail.clear();
             let exit = self.run_command(work, runtime.as_ref(), command, run, &mut None).await?;
             judge(step, exit, &self.settings, &run.tail)?;
+            end_leftovers(step, runtime.as_ref()).await?;
         }
         let mut listed = Vec::new();
         for list in &step.packages {
             let Some(command) = list.command() else { continue };
             let mut output = Some(Vec::new());
             let exit = self.run_command(work, runtime.as_ref(), command, run, &mut output).await?;
+            end_leftovers(step, runtime.as_ref()).await?;
             if exit.code == Some(0) {
                 listed.extend(list.parse(&output.unwrap_or_default()));
             }
@@ -273,6 +275,17 @@ impl Engine {
     }
 }
 
+/// Ends what a command left running, so that nothing works on beside the next one: a package's own code may leave a process behind,
+/// and what that does to the next command is in no key.
+async fn end_leftovers(step: &Step, runtime: &dyn Runtime) -> Result<(), Stopped> {
+    runtime.kill_all().await.map_err(|error| {
+        Stopped::failed(
+            BuildFailureKind::Step,
+            format!("{}: what it left running could not be ended: {error}", step.name),
+        )
+    })
+}
+
 /// What is left of the build's time. A command that begins late gets a moment all the same, and is ended as late.
 fn left(work: &Work) -> Duration {
     work.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100))
@@ -295,7 +308,10 @@ fn limited(step: &Step, reached: &Reached, end: &str) -> Stopped {
 /// passes the bound on disk is not kept, however well the step ended.
 fn settle(step: &Step, ran: Result<Vec<Package>, Stopped>, reached: &[Reached]) -> Result<Vec<Package>, Stopped> {
     let over = |reached: &&Reached| {
-        matches!(reached, Reached::DiskBytes { .. } | Reached::DiskFiles { .. } | Reached::DiskDepth)
+        matches!(
+            reached,
+            Reached::DiskBytes { .. } | Reached::DiskFiles { .. } | Reached::DiskDepth | Reached::DiskShort { .. }
+        )
     };
     match (ran, reached.first()) {
         // A script may go on after a write that failed, or be faster than those who look from time to time.

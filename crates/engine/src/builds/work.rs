@@ -128,7 +128,7 @@ impl Engine {
         let claim = BuildEvent::Claimed(Lease::taken(self.server, self.now()));
         let Some(build) = self.build_event(project, number, claim).await? else { return Ok(()) };
         self.faults.point("build.claimed");
-        let _cache = self.collector.caches.enter(project).await;
+        let _alone = self.collector.builds.enter(project).await;
         let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
         let row = row.ok_or_else(|| Error::new(Code::ProjectNotFound, "the project is gone"))?;
         let (entries, left_out) = self.snapshot_of(workspace, build.snapshot).await?;
@@ -229,7 +229,6 @@ impl Engine {
             npm_registry: self.settings.npm_registry.clone(),
             declared: work.declared.clone(),
             entry: work.project.entry.clone(),
-            fresh: work.fresh,
             network: work.network.clone(),
             ..BuildSettings::new(work.project.slug.clone())
         };

@@ -6,14 +6,12 @@
 //!    activation and another collection conflict with and that no admission of a task overlaps; the files go after it. So
 //!    a crash leaves at most files whose record says that they are gone, and the next start removes them.
 //! 2. **Layers** that no version names and no build holds: the row first, then the directory.
-//! 3. **Installer caches** of deleted projects, and the stalest ones of a workspace over its quota.
-//! 4. **Uploads** that no task has named for long, where the operator says so: their rows, and what they held with the blobs.
-//! 5. **Blobs** that no source, version, unended build, upload, artifact or input names, in two steps a grace apart.
+//! 3. **Uploads** that no task has named for long, where the operator says so: their rows, and what they held with the blobs.
+//! 4. **Blobs** that no source, version, unended build, upload, artifact or input names, in two steps a grace apart.
 //!
 //! One run is at work at a time. Everything here may be cut off anywhere and done again.
 
 mod blobs;
-mod caches;
 pub(crate) mod layers;
 mod versions;
 
@@ -21,9 +19,11 @@ use std::time::Duration;
 
 use stead_domain::key::Caller;
 use stead_domain::{Result, WorkspaceId};
+use stead_projects::layout::remove_tree;
 use tokio::sync::{Mutex, RwLock};
 
 use self::layers::LayerHolds;
+use crate::builds::layout_failed;
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::turnstile::Turnstile;
@@ -51,8 +51,6 @@ pub struct CollectionReport {
     pub versions: u64,
     /// Layers.
     pub layers: u64,
-    /// Installer caches.
-    pub caches: u64,
     /// Uploads that no task has named.
     pub uploads: u64,
     /// Blobs.
@@ -72,8 +70,8 @@ pub(crate) struct Collector {
     pub(crate) versions: RwLock<()>,
     /// Layers that builds hold, and layers that go.
     pub(crate) layers: LayerHolds,
-    /// Held by a build for the installer cache that it writes, and by whoever removes it.
-    pub(crate) caches: Turnstile,
+    /// Held by a build for what lies on disk of its project, and by whoever removes that.
+    pub(crate) builds: Turnstile,
 }
 
 impl Engine {
@@ -118,11 +116,10 @@ impl Engine {
         self.retire_versions(workspace, &mut report).await?;
         self.remove_versions(workspace).await?;
         self.collect_layers(workspace, Some(self.settings.collection.grace), &mut report).await?;
-        self.collect_caches(workspace, &mut report).await?;
         self.collect_uploads(workspace, &mut report).await?;
         self.collect_blobs(workspace, &mut report).await?;
-        let CollectionReport { versions, layers, caches, uploads, blobs, unnamed, bytes } = report;
-        tracing::info!(workspace.id = %workspace, versions, layers, caches, uploads, blobs, unnamed, bytes, "collected");
+        let CollectionReport { versions, layers, uploads, blobs, unnamed, bytes } = report;
+        tracing::info!(workspace.id = %workspace, versions, layers, uploads, blobs, unnamed, bytes, "collected");
         Ok(report)
     }
 
@@ -141,6 +138,7 @@ impl Engine {
             self.remove_versions(workspace.id).await?;
             self.collect_layers(workspace.id, None, &mut CollectionReport::default()).await?;
         }
-        Ok(())
+        let caches = self.layout.kept_caches();
+        self.blocking(move || remove_tree(&caches).map_err(layout_failed)).await
     }
 }

@@ -5,7 +5,6 @@
 //! layers/<workspace>/<layer>/tree                            what one step installed, sealed; holds `.venv`, `node_modules`, …
 //! builds/<workspace>/<project>/<number>/<step>               what a running build works in, removed when it ends
 //! builds/imports/<name>                                      what a running import from git works in, removed when it ends
-//! caches/<workspace>/<project>                               installer caches, never shared between projects
 //! ```
 //!
 //! All of it must lie on one file system: versions share files by hard links, and a step's result becomes a layer by a
@@ -15,7 +14,6 @@
 //! a later step writes over a layer through an overlay that shows it as the step's own, and without the owner's write bit
 //! it could not even add a file. Nobody but the service owns them, and sessions only have read-only mounts.
 
-mod cache;
 mod error;
 mod inventory;
 mod mounts;
@@ -112,9 +110,9 @@ impl Layout {
         self.builds().join("imports").join(name)
     }
 
-    /// A project's installer caches, a directory per stage.
-    pub fn cache(&self, workspace: WorkspaceId, project: ProjectId) -> PathBuf {
-        self.data.join("caches").join(workspace.hex()).join(project.hex())
+    /// Where installer caches lay that outlived their builds. No step may read what another wrote there, so they go.
+    pub fn kept_caches(&self) -> PathBuf {
+        self.data.join("caches")
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A step without lower layers works in a plain directory that holds its files; `keep` is a subdirectory of it. Any other
 //! step works on an overlay: its layers and files below, one empty directory above, which receives what it writes.
+//!
+//! Each step has an installer cache of its own, which is empty when it begins and goes when it ends. Whatever runs in a step
+//! may write there, installers trust what they find there, and no key knows of it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +15,7 @@ use stead_domain::source::SourceEntry;
 
 use super::seal::{Sealed, Whiteouts, is_there, seal_tree};
 use super::source::{Form, SourceTree, lay_out};
-use super::{Layout, LayoutError, cache, make_directory, remove_tree, sync_directory};
+use super::{Layout, LayoutError, make_directory, remove_tree, sync_directory};
 use crate::environment::CACHE_MOUNT;
 use crate::plan::{Step, StepFiles};
 use crate::system_packages;
@@ -41,16 +44,8 @@ pub struct StepPlace {
     pub overlay: Option<StepOverlay>,
     /// Where the step's result appears: `keep` is relative to it.
     pub result: PathBuf,
-}
-
-/// Steps of different stages run at the same time, each as another user: every stage has a cache of its own.
-fn cache_name(stage: Stage) -> &'static str {
-    match stage {
-        Stage::PythonPackages => "python",
-        Stage::NodePackages => "node",
-        Stage::SystemPackages => "system",
-        Stage::Waiting | Stage::CopyingFiles | Stage::SetupScript | Stage::Finishing => "setup",
-    }
+    /// The installer cache, one of `writable`.
+    pub cache: PathBuf,
 }
 
 impl Layout {
@@ -74,11 +69,8 @@ impl Layout {
             StepFiles::Whole => tree.entries,
         };
         lay_out(&files, tree, entries, Form::Working { replaced: &step.replaced }, &[])?;
-        let installer_cache = self.cache(tree.workspace, tree.project).join(cache_name(step.stage));
-        if step.empties_cache || !cache::is_fit(&installer_cache)? {
-            remove_tree(&installer_cache)?;
-        }
-        make_directory(&installer_cache)?;
+        let cache = scratch.join("cache");
+        make_directory(&cache)?;
         let readable = match step.stage {
             Stage::SystemPackages => {
                 let copies = scratch.join("system");
@@ -87,10 +79,10 @@ impl Layout {
             }
             _ => Vec::new(),
         };
-        let mut writable = vec![(CACHE_MOUNT.to_owned(), installer_cache)];
+        let mut writable = vec![(CACHE_MOUNT.to_owned(), cache.clone())];
         if !step.needs_overlay() {
             writable.insert(0, (mount.to_owned(), files.clone()));
-            return Ok(StepPlace { writable, readable, overlay: None, result: files });
+            return Ok(StepPlace { writable, readable, overlay: None, result: files, cache });
         }
         let (upper, work) = (scratch.join("upper"), scratch.join("work"));
         make_directory(&upper)?;
@@ -99,7 +91,7 @@ impl Layout {
             lowers.iter().rev().map(|layer| self.layer_tree(tree.workspace, *layer)).collect();
         below.push(files);
         let overlay = StepOverlay { target: mount.to_owned(), lowers: below, upper: upper.clone(), work };
-        Ok(StepPlace { writable, readable, overlay: Some(overlay), result: upper })
+        Ok(StepPlace { writable, readable, overlay: Some(overlay), result: upper, cache })
     }
 
     /// Turns what the step left into the sealed layer `layer`; durable on return. Everything else it wrote goes with the
@@ -111,6 +103,8 @@ impl Layout {
         step: &Step,
         layer: LayerId,
     ) -> Result<Sealed, LayoutError> {
+        // First, so that it is not made durable.
+        remove_tree(&place.cache)?;
         let home = self.layer(tree.workspace, layer);
         remove_tree(&home)?;
         let (from, to) = if step.keep.is_empty() {

@@ -13,7 +13,6 @@
 //! A step sees exactly what its key names: that is what makes "same key, no install" true. The rules are in [`step`].
 
 mod apt;
-mod caches;
 mod declared;
 mod error;
 mod node;

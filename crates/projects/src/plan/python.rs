@@ -32,8 +32,7 @@ pub(super) struct Install<'a> {
     pub(super) replaced: Vec<(SourcePath, Vec<u8>)>,
     pub(super) keep: &'static str,
     pub(super) pinned: bool,
-    /// Whether uv may do it. Of a local package that a file names, uv takes what it built before unless the package's manifest
-    /// is newer (one that a command line names it always builds). pip always builds.
+    /// Whether uv may do it. Lines that are not understood are left to pip, whose format they are in.
     pub(super) by_uv: bool,
 }
 

@@ -4,7 +4,7 @@ use stead_domain::Slug;
 use stead_domain::declared::Declared;
 use stead_domain::network::BuildNetworkPolicy;
 
-/// The settings of a build. Each but `fresh` goes into the keys of the layers that it has a say in.
+/// The settings of a build. Each goes into the keys of the layers that it has a say in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildSettings {
     /// Names the mount, which shebangs and links of an installed layer contain.
@@ -21,8 +21,6 @@ pub struct BuildSettings {
     pub npm_registry: Option<String>,
     /// What the owner asks for besides the manifests.
     pub declared: Declared,
-    /// Whether nothing that an earlier build downloaded may be taken again. No key depends on it.
-    pub fresh: bool,
 }
 
 impl BuildSettings {
@@ -36,7 +34,6 @@ impl BuildSettings {
             python_index: None,
             npm_registry: None,
             declared: Declared::default(),
-            fresh: false,
         }
     }
 }

@@ -30,11 +30,6 @@ impl<'a> Sources<'a> {
         self.digest
     }
 
-    /// Everything, by path.
-    pub(super) fn all(&self) -> impl Iterator<Item = &'a SourceEntry> {
-        self.by_path.values().copied()
-    }
-
     /// A regular file.
     pub(super) fn file(&self, path: &str) -> Option<&'a SourceEntry> {
         self.by_path.get(path).copied().filter(|entry| !entry.is_directory())

@@ -5,6 +5,7 @@
 //! * its sandbox holds, at the mount, exactly the files of its key and the layers of `lower`, and nothing else of the project;
 //! * the key hashes those files' bytes, the lower layers' keys, the whole command lines and environments (so flags, index
 //!   addresses, proxy and mount path), the installer's version, the base, and the version of this layout;
+//! * it begins with an empty installer cache, which goes when it ends: what another step left there would be read and be in no key;
 //! * `keep` alone survives the step; for `setup.sh` and for installs that write beside the source it is the whole overlay.
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use crate::toolchain::BASH;
 use crate::{environment, packages};
 
 /// Changes whenever steps lay out or keep something else than before, so that no older layer is taken for a newer one.
-const LAYOUT_VERSION: &str = "1";
+const LAYOUT_VERSION: &str = "2";
 
 /// Runs a program that tells what was installed. It runs on what a stranger's scripts left, and says nothing that a build depends on: a
 /// program that is gone says nothing, and one that does not come to an end is ended.
@@ -101,8 +102,6 @@ pub struct Step {
     pub commands: Vec<Command>,
     /// How to list what it installed.
     pub packages: Vec<PackageList>,
-    /// Whether the cache of its stage is emptied before it runs.
-    pub empties_cache: bool,
     /// Whether it may reach the network.
     pub network: bool,
     /// Whether the same key means the same packages; a layer of an unpinned step should have a maximum age.
@@ -155,10 +154,7 @@ impl Planner<'_> {
             let mount = self.settings.slug.mount();
             draft.commands.iter_mut().for_each(|command| environment::add_apt(&mut command.env, &mount));
         }
-        self.separate_caches(&mut draft);
         let (key, key_inputs) = self.key(&draft);
-        // Later steps of a stage take what the first one has just downloaded.
-        let is_first = self.steps.iter().all(|step| step.stage != draft.stage);
         self.steps.push(Step {
             stage: draft.stage,
             name: draft.name,
@@ -170,7 +166,6 @@ impl Planner<'_> {
             lower: draft.lower,
             commands: draft.commands,
             packages: draft.packages,
-            empties_cache: self.settings.fresh && is_first,
             network: self.settings.network != BuildNetworkPolicy::Disabled,
             pinned: draft.pinned,
         });

@@ -9,13 +9,12 @@ use crate::console::{count, size, table};
 pub(crate) async fn usage(context: &Context) -> Result<(), Failure> {
     let usage = context.client.get::<Usage>("/stead/v1/usage").await?;
     context.console.show(&usage.json, || {
-        let Usage { blob_bytes, version_bytes, cache_bytes, projects, source_files, .. } = usage.value;
+        let Usage { blob_bytes, version_bytes, projects, source_files, .. } = usage.value;
         let bytes = |name: &str, kept: Kept| row(name, kept, size);
         let number = |name: &str, kept: Kept| row(name, kept, |number| number.to_string());
         let rows = [
             bytes("file contents", blob_bytes),
             bytes("versions and layers", version_bytes),
-            bytes("installer caches", cache_bytes),
             number("projects", projects),
             number("files of a project, at most", source_files),
         ];
@@ -30,7 +29,7 @@ fn row(name: &str, kept: Kept, shown: impl Fn(u64) -> String) -> Vec<String> {
 pub(crate) async fn collect(context: &Context) -> Result<(), Failure> {
     let collected = context.client.post::<Collected>("/stead/v1/collect").await?;
     context.console.show(&collected.json, || {
-        let Collected { versions, layers, caches, uploads, blobs, unnamed, bytes, .. } = collected.value;
+        let Collected { versions, layers, uploads, blobs, unnamed, bytes, .. } = collected.value;
         let waiting = match unnamed {
             0 => String::new(),
             some => {
@@ -39,10 +38,9 @@ pub(crate) async fn collect(context: &Context) -> Result<(), Failure> {
         };
         let bytes = size(bytes);
         format!(
-            "removed {}, {}, {}, {} and {}: {bytes}\n{waiting}",
+            "removed {}, {}, {} and {}: {bytes}\n{waiting}",
             count(versions, "version"),
             count(layers, "layer"),
-            count(caches, "installer cache"),
             count(uploads, "upload"),
             count(blobs, "file content"),
         )

@@ -75,6 +75,8 @@ pub struct NativeSettings {
     pub workspace_slots: Option<u32>,
     /// Limits of one environment.
     pub limits: SandboxLimits,
+    /// How much of the disk stays free, in bytes.
+    pub disk_reserve: u64,
     /// Certificate authorities shown in place of the host's own.
     pub ca_bundle: Option<PathBuf>,
 }
@@ -202,7 +204,6 @@ impl Settings {
             quotas: Quotas {
                 blob_bytes: reader.optional_size("quotas.blobs"),
                 version_bytes: reader.optional_size("quotas.versions"),
-                cache_bytes: reader.optional_size("quotas.caches"),
                 projects: Some(reader.count("quotas.projects", 1, 10_000_000)),
                 source_files: Some(reader.count("quotas.source_files", 1, 10_000_000)),
             },
@@ -278,6 +279,7 @@ fn native(reader: &mut Reader) -> NativeSettings {
             disk_bytes: reader.size("native.disk"),
             disk_files: reader.count("native.disk_files", 16, 1_000_000_000),
         },
+        disk_reserve: reader.size("native.disk_reserve"),
         ca_bundle: reader.path("native.ca_bundle"),
     }
 }

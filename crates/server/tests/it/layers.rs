@@ -89,12 +89,9 @@ impl<'a> Tenant<'a> {
             ("uv.toml", "this is not TOML"),
             (
                 "package.json",
-                r#"{"name": "a", "version": "1.0.0", "scripts": {"install": "mkdir -p node_modules && (cat value.txt; npm config get init-author-name) > node_modules/seen; touch /var/cache/stead/planted"}}"#,
+                r#"{"name": "a", "version": "1.0.0", "scripts": {"install": "mkdir -p node_modules && (cat value.txt; npm config get init-author-name) > node_modules/seen"}}"#,
             ),
-            (
-                "setup.sh",
-                "(cat value.txt; ls -A /var/cache/stead | grep planted) > kept; touch /var/cache/stead/planted-by-setup; true",
-            ),
+            ("setup.sh", "cat value.txt > kept"),
         ];
         let tenant = Self { api, harness: api.harness(), id: api.environment(name, &files) };
         tenant.values(value, value, value);
@@ -113,7 +110,7 @@ impl<'a> Tenant<'a> {
     }
 
     fn shows(&self, python: &str, node: &str, config: &str) {
-        let script = "demo; cat $NODE_PATH/seen $PROJECT_ROOT/kept | grep -v planted-by-setup";
+        let script = "demo; cat $NODE_PATH/seen $PROJECT_ROOT/kept";
         let found = seen(self.api, &self.harness, &self.id, script);
         assert_eq!(found, format!("{python}\n{node}\n{config}\n{node}\n"));
     }
@@ -151,21 +148,4 @@ fn no_layer_is_stale_and_none_is_another_tenants() {
     assert_eq!(gone, "gone\n");
     second.shows("v1", "v1", "v1");
     beside.shows("v1", "v1", "v1");
-}
-
-#[test]
-fn a_fresh_build_begins_with_an_empty_cache() {
-    needs_root!();
-    let server = TestServer::start(&[("sessions.network", "disabled")]);
-    let api = Api::of(&server);
-    let harness = api.harness();
-    let script = "ls -A /var/cache/stead > kept.txt; mkdir -p /var/cache/stead/tool; chmod 500 /var/cache/stead/tool";
-    let project = api.environment("cached", &[("setup.sh", script)]);
-    for (edit, query, expected) in [("1", "", ""), ("2", "", "tool\n"), ("3", "?fresh=1", ""), ("4", "", "tool\n")] {
-        api.put(&project, "edit.txt", edit);
-        let begun = api.send("POST", &format!("/v1/environments/{project}/build{query}"), &[], b"").ok();
-        let record = api.ended_build(&project, begun["version"].as_u64().unwrap());
-        assert_eq!(record["status"], "ready", "{record:#}");
-        assert_eq!(seen(&api, &harness, &project, "cat $PROJECT_ROOT/kept.txt"), expected, "build {edit}");
-    }
 }

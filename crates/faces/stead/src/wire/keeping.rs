@@ -11,8 +11,6 @@ pub struct Collected {
     pub versions: u64,
     /// Layers that no version names.
     pub layers: u64,
-    /// Installer caches.
-    pub caches: u64,
     /// Uploads that no task has named.
     pub uploads: u64,
     /// Contents of files that nothing names.
@@ -42,8 +40,6 @@ pub struct Usage {
     pub blob_bytes: Kept,
     /// Versions and layers, in bytes: the source of each version, each layer once.
     pub version_bytes: Kept,
-    /// Installer caches, in bytes.
-    pub cache_bytes: Kept,
     /// Projects.
     pub projects: Kept,
     /// Files of the largest source; the quota is that of each source.
