@@ -98,6 +98,11 @@ pub enum Reached {
     },
     /// Directories were nested deeper than anything may be measured.
     DiskDepth,
+    /// Something was written while the disk of the machine had hardly any room left.
+    DiskShort {
+        /// How much has to stay free, in bytes.
+        reserve: u64,
+    },
     /// A file system in memory has no room left.
     MemoryFull {
         /// Where it lies inside.
@@ -137,6 +142,7 @@ impl Reached {
             Self::DiskBytes { .. }
             | Self::DiskFiles { .. }
             | Self::DiskDepth
+            | Self::DiskShort { .. }
             | Self::MemoryFull { .. }
             | Self::MemoryFiles { .. } => Limit::Disk,
             Self::Output { .. } => Limit::Output,
@@ -161,6 +167,9 @@ impl Reached {
             Self::DiskBytes { bytes } => format!("wrote more to disk than {}", given(size(*bytes), "disk")),
             Self::DiskFiles { files } => format!("made more files than {}", given(count(*files), "disk_files")),
             Self::DiskDepth => "nested directories deeper than this server measures".to_owned(),
+            Self::DiskShort { reserve } => {
+                format!("wrote while less than {} were left on the server's disk (native.disk_reserve)", size(*reserve))
+            }
             Self::MemoryFull { place, bytes } => {
                 format!("filled {place}, which lies in memory and holds {}{}", size(*bytes), grows(place))
             }

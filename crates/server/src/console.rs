@@ -77,9 +77,13 @@ pub(crate) fn print_error_bytes(bytes: &[u8]) {
     passed(bytes, true);
 }
 
-/// Text from elsewhere without what would steer a terminal.
+/// Text from elsewhere without what would steer a terminal, or show its letters in another order than they have.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+    let steers = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|character| if steers(character) { '\u{fffd}' } else { character }).collect()
 }
 
 /// How many columns a line may have: those of the terminal, else what `COLUMNS` says, else 80.

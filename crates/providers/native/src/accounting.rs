@@ -19,6 +19,8 @@ use crate::sandbox::Sandbox;
 const PAUSE: Duration = Duration::from_secs(2);
 /// The most time between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Growth between two looks that is no more than what programs always write, in bytes.
+const USUAL_GROWTH: u64 = 16 << 20;
 /// A look that takes long is followed by a pause this many times as long.
 const PAUSE_PER_LOOK: u32 = 20;
 
@@ -75,6 +77,13 @@ impl Quota {
         sum
     }
 
+    /// Whether less than `reserve` bytes are left where it writes: the service needs room to record what happens, and to start.
+    fn shortage(&self, reserve: u64) -> Option<Reached> {
+        let found = rustix::fs::statvfs(self.directories.first()?).ok()?;
+        let left = found.f_bavail.saturating_mul(found.f_frsize);
+        (left < reserve).then_some(Reached::DiskShort { reserve })
+    }
+
     /// What is too much about it.
     pub(crate) fn verdict(&self, usage: &Usage) -> Option<Reached> {
         if usage.bytes > self.bytes {
@@ -94,6 +103,7 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
     let quota = Arc::new(quota);
     let mut pause = PAUSE;
     let mut processor_time = None;
+    let mut before = u64::MAX;
     loop {
         tokio::select! {
             () = sandbox.ended() => return,
@@ -116,10 +126,12 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
         });
         let Ok(Some((used, usage, uncounted, took))) = look.await else { continue };
         processor_time = used;
+        let grown = usage.bytes.saturating_sub(std::mem::replace(&mut before, usage.bytes));
+        let short = (grown > USUAL_GROWTH).then(|| quota.shortage(sandbox.host.config.disk_reserve)).flatten();
         pause = (took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE);
         let (disk, crowd) = (sandbox.ledger.judge(&quota, usage), uncounted.processes);
         crowd.into_iter().for_each(|limit| sandbox.ledger.note(limit));
-        let Some(limit) = uncounted.memory.or(disk) else { continue };
+        let Some(limit) = uncounted.memory.or(disk).or(short) else { continue };
         tracing::warn!(name = sandbox.name, ?usage, ?limit, "a sandbox has more than it may; ending its processes");
         sandbox.ledger.note(limit);
         if let Ok(client) = sandbox.client().await {

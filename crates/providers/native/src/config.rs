@@ -64,6 +64,8 @@ pub struct NativeConfig {
     pub workspace_slots: Option<u32>,
     /// Limits of each session. Builds bring their own.
     pub limits: SandboxLimits,
+    /// How much of the disk stays free for the service, in bytes: a sandbox that writes beyond is ended.
+    pub disk_reserve: u64,
     /// The directory of our control groups; must differ between services on one machine.
     pub cgroup_prefix: String,
     /// Directories that appear read-only at `/opt/stead/<their name>`.
@@ -101,6 +103,7 @@ impl NativeConfig {
                 disk_bytes: 10 << 30,
                 disk_files: 1_000_000,
             },
+            disk_reserve: 512 << 20,
             cgroup_prefix: "stead".to_owned(),
             toolchains: Vec::new(),
             registry_hosts: BTreeSet::new(),

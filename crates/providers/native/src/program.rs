@@ -44,10 +44,13 @@ fn copy(bytes: &[u8]) -> io::Result<OwnedFd> {
     }?;
     let mut memory = File::from(memory);
     memory.write_all(bytes)?;
-    rustix::fs::fchmod(&memory, Mode::from_raw_mode(0o555))?;
     rustix::fs::fcntl_add_seals(&memory, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
     // Opened again without the right to write, which nobody shall inherit.
-    Ok(File::open(format!("/proc/self/fd/{}", memory.as_raw_fd()))?.into())
+    let readable = File::open(format!("/proc/self/fd/{}", memory.as_raw_fd()))?;
+    // A program that its user may execute and not read cannot be looked into from its first instruction on, and not only once it
+    // has said so itself.
+    rustix::fs::fchmod(&memory, Mode::from_raw_mode(0o111))?;
+    Ok(readable.into())
 }
 
 #[cfg(test)]
@@ -66,11 +69,17 @@ mod tests {
         let expected: [u8; 32] = Sha256::digest("one").into();
         let sealed = seal(&program(Some(expected))).unwrap();
         std::fs::write(&path, "two").unwrap();
+        let content = || {
+            let mut bytes = [0; 8];
+            let count = rustix::io::pread(&sealed, &mut bytes, 0).unwrap();
+            bytes[..count].to_vec()
+        };
+        assert_eq!(content(), b"one");
         let again = format!("/proc/self/fd/{}", sealed.as_raw_fd());
-        assert_eq!(std::fs::read_to_string(&again).unwrap(), "one");
+        assert_eq!(rustix::fs::fstat(&sealed).unwrap().st_mode & 0o777, 0o111, "nobody else reads it");
         assert!(rustix::io::write(sealed.as_fd(), b"x").is_err());
         assert!(std::fs::write(&again, "three").is_err(), "opening it for writing again does not help");
-        assert_eq!(std::fs::read_to_string(&again).unwrap(), "one");
+        assert_eq!(content(), b"one");
         let missing = RuntimeProgram::File { path: folder.path().join("none"), sha256: None };
         assert!(seal(&missing).unwrap_err().permanent);
     }

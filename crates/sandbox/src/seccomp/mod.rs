@@ -3,7 +3,8 @@
 //! Answers, in the order in which they are decided: a foreign architecture kills the process; the x32
 //! range is refused with `EPERM`; `clone3` says `ENOSYS`, so that the C library falls back to `clone`,
 //! whose flags can be examined; calls newer than the table say `ENOSYS`, which programs expect of an
-//! old kernel; a change of the bound on core files is not made (see `cores`); what the table allows passes; calls with rules about their arguments are examined;
+//! old kernel; a change of the bound on core files is not made (see `cores`); space on disk is taken by writing
+//! alone (see `space`); what the table allows passes; calls with rules about their arguments are examined;
 //! everything else says `EPERM`.
 //!
 //! The kernel runs a new filter once for every call number there is, so its length is paid at every
@@ -13,6 +14,7 @@ mod cores;
 mod helper;
 mod ranges;
 mod rules;
+mod space;
 mod table;
 
 use std::collections::BTreeMap;
@@ -70,6 +72,7 @@ fn compile_list(
     let by_argument: BpfProgram = filter.try_into().map_err(SeccompError::Compile)?;
     let mut program = preamble();
     program.extend(cores::keep_bound());
+    program.extend(space::only_by_writing());
     program.extend(ranges::allow(allowed));
     program.extend(by_argument);
     Ok(program)

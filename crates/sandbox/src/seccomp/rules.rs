@@ -28,6 +28,12 @@ const PR_SET_IO_FLUSHER: u64 = 57;
 /// back, and keeping the other half of a processor's core idle, which no bound on processor time would count.
 const REFUSED_PROCESS_OPTIONS: [u64; 3] = [libc::PR_SET_MM as u64, PR_SET_IO_FLUSHER, libc::PR_SCHED_CORE as u64];
 
+/// Commands of `fcntl` that are refused: a lease or a delegation makes everybody else who opens the file wait, also in other
+/// sandboxes that see it, for as long as the kernel lets its holder think; a watch on a directory tells who uses it.
+const REFUSED_FILE_COMMANDS: [u64; 3] = [libc::F_SETLEASE as u64, libc::F_NOTIFY as u64, F_SETDELEG];
+/// Newer than libc's table.
+const F_SETDELEG: u64 = 1040;
+
 /// Type and protocol; 0 is the type's own protocol.
 const INTERNET_SOCKETS: [(i32, i32); 6] = [
     (libc::SOCK_STREAM, 0),
@@ -57,6 +63,7 @@ pub(super) fn by_argument() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError
         (libc::SYS_clone, vec![no_namespaces_and(Vec::new())?]),
         (libc::SYS_socket, sockets()?),
         (libc::SYS_socketpair, vec![local_pairs_and(Vec::new())?]),
+        (libc::SYS_fcntl, none_of(1, &REFUSED_FILE_COMMANDS)?),
         (libc::SYS_ioctl, none_of(1, &REFUSED_TERMINAL_REQUESTS)?),
         (libc::SYS_prctl, none_of(0, &REFUSED_PROCESS_OPTIONS)?),
         (

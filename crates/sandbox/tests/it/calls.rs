@@ -84,6 +84,12 @@ fn listed() -> Vec<Row> {
         ("mounts", LISTMOUNT, "1, 1, 0, 0", "EPERM"),
         ("newer than the table", OPEN_TREE_ATTR, "-1, 1, 0, 0, 0", "ENOSYS"),
         ("newer than the table", 9999, "", "ENOSYS"),
+        ("leases of files", libc::SYS_fcntl, "-1, 1024, 1", "EPERM"),
+        ("watches of directories", libc::SYS_fcntl, "-1, 1026, 1", "EPERM"),
+        ("delegations of files", libc::SYS_fcntl, "-1, 1040, 0", "EPERM"),
+        ("space without writing", libc::SYS_fallocate, "-1, 0, 0, 4096", "EOPNOTSUPP"),
+        ("space without writing", libc::SYS_fallocate, "-1, 1, 0, 4096", "EOPNOTSUPP"),
+        ("space without writing", libc::SYS_fallocate, "-1, 16, 0, 4096", "EOPNOTSUPP"),
         ("keys", libc::SYS_add_key, "1, 1, 0, 0, 0", "EPERM"),
         ("keys", libc::SYS_request_key, "1, 1, 0, 0", "EPERM"),
         ("keys", libc::SYS_keyctl, "0x7fffffff, 0", "EPERM"),
@@ -163,6 +169,9 @@ fn listed() -> Vec<Row> {
 fn passed() -> Vec<Row> {
     vec![
         ("threads", libc::SYS_clone, "0x00010000, 0, 0, 0, 0", "EINVAL"),
+        ("giving space back", libc::SYS_fallocate, "-1, 3, 0, 4096", "EBADF"),
+        ("descriptors", libc::SYS_fcntl, "0, 1", "OK"),
+        ("pipes", libc::SYS_fcntl, "-1, 1031, 4096", "EBADF"),
         ("personality", libc::SYS_personality, "0xffffffff", "OK"),
         ("personality", libc::SYS_personality, "0", "OK"),
         ("own limits", libc::SYS_prlimit64, "0, 7, 0, 0", "OK"),

@@ -20,6 +20,7 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.workspace_slots = settings.native.workspace_slots;
     node.clone_into(&mut config.node);
     config.limits = settings.native.limits;
+    config.disk_reserve = settings.native.disk_reserve;
     config.cgroup_prefix = cgroup_prefix(node);
     config.toolchains = toolchains(data).context("failed to look for toolchains in the data directory")?;
     config.session_ports = settings.sessions.ports.rule(&config.session_ports);

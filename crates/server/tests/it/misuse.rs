@@ -121,5 +121,5 @@ fn a_note_begins_on_a_line_of_its_own() {
     run.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
     assert_eq!(run.status().unwrap().code(), Some(124));
     let said = std::fs::read_to_string(&said).unwrap();
-    assert!(said.contains("\nhalf\nthe task"), "{said:?}");
+    assert!(said.contains("\nhalf\nthe script took longer"), "{said:?}");
 }

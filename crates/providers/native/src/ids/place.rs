@@ -76,6 +76,10 @@ pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
 
 fn say(data: &Path, node: &str, uid_base: Option<u32>) -> Result<(), ProviderError> {
     let place = Place { data: data.to_path_buf(), node: node.to_owned(), uid_base };
+    // A disk that is full keeps no server from starting where it was.
+    if Place::read(data).is_ok_and(|said| said.as_ref() == Some(&place)) {
+        return Ok(());
+    }
     write_json(&data.join("environments"), FILE, &place).map_err(failed("note where a data directory is", data))
 }
 

@@ -54,16 +54,18 @@ pub(super) struct Registry {
     directory: PathBuf,
     /// Those that count, of other services.
     others: Vec<Note>,
+    /// Those of the service that asks.
+    own: Vec<Note>,
     _lock: File,
 }
 
 impl Registry {
-    /// Locks the notes, and removes those that do not count any more and those of `data`, which asks.
+    /// Locks the notes, and removes those that do not count any more. `data` is whose service asks.
     pub(super) fn open(directory: &Path, data: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         let lock = File::open(directory)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        let mut others = Vec::new();
+        let (mut others, mut own) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(directory)? {
             let name = entry?.file_name();
             if name.to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
@@ -71,11 +73,12 @@ impl Registry {
             }
             let path = directory.join(&name);
             match read_json::<Note>(&path)? {
-                Some(note) if note.data != data && note.counts() => others.push(note),
+                Some(note) if note.data == data => own.push(note),
+                Some(note) if note.counts() => others.push(note),
                 _ => fs::remove_file(&path)?,
             }
         }
-        Ok(Self { directory: directory.to_path_buf(), others, _lock: lock })
+        Ok(Self { directory: directory.to_path_buf(), others, own, _lock: lock })
     }
 
     /// Who else has ids of the range.
@@ -102,9 +105,16 @@ impl Registry {
         None
     }
 
-    /// Notes a range.
+    /// Notes a range in place of what the asking service had noted. Until then that counts, whatever becomes of the asking.
     pub(super) fn note(&self, note: &Note) -> io::Result<()> {
-        write_json(&self.directory, &note.first.to_string(), note)
+        // A disk that is full keeps no service from starting with the ids that it has.
+        if self.own != [note.clone()] {
+            write_json(&self.directory, &note.first.to_string(), note)?;
+        }
+        self.own
+            .iter()
+            .filter(|old| old.first != note.first)
+            .try_for_each(|old| fs::remove_file(self.directory.join(old.first.to_string())))
     }
 }
 

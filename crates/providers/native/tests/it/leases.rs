@@ -75,7 +75,9 @@ async fn services_that_start_at_once_get_different_ids_and_keep_them() {
     let mut moved = again.clone();
     moved.uid_base = Some(second);
     assert_eq!(open(&moved).unwrap_err().code, "user_ids_in_use");
+    assert_eq!(notes_of(&fixture, &again.data.canonicalize().unwrap()), 1, "a refusal costs no ids");
     let mut clash = beside(&fixture, "clash");
+    clash.slots = 1;
     clash.uid_base = Some(second + UIDS_PER_SLOT);
     let refused = open(&clash).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.permanent), ("user_ids_taken", true));

@@ -161,6 +161,27 @@ async fn too_much_on_disk_ends_the_processes_and_keeps_the_files() {
     known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
 }
 
+/// The service must be able to record what happens, so what keeps writing when hardly any room is left is ended.
+#[tokio::test]
+async fn who_writes_on_when_the_disk_is_nearly_full_is_ended() {
+    let mut fixture = Fixture::new();
+    fixture.config.disk_reserve = u64::MAX;
+    let provider = fixture.open();
+    let environment = EnvironmentId::new(&Ids);
+    known(provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    assert_eq!(run(&*runtime, "head -c 1000000 /dev/zero >/workspace/a; sleep 5; echo on").await.stdout, "on\n");
+    let ran =
+        run(&*runtime, "for i in 1 2 3 4 5; do head -c 40000000 /dev/zero >/workspace/$i; sleep 2; done; sleep 50")
+            .await;
+    assert_eq!(ran.exit.code, None, "{ran:?}");
+    until("the limit is noted", async || {
+        provider.limits_reached(environment, false).await.contains(&Reached::DiskShort { reserve: u64::MAX })
+    })
+    .await;
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+}
+
 #[tokio::test]
 async fn a_kill_for_want_of_memory_is_told_once() {
     only_for_root!("no control group counts kills; see the next test");
