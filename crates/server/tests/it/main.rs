@@ -9,6 +9,7 @@ mod apart;
 mod api;
 mod artifacts;
 mod builds;
+mod caches;
 mod client;
 mod collect;
 mod configuration;
