@@ -30,12 +30,12 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     return "NAME-1-py3-none-any.whl"
 "#;
 
-/// Adds to every file that the installers keep, and counts those that a requirement of another step is installed from.
+/// Adds to every file that the requirement of another step is installed from, and counts them.
 const POISON: &str = r#"
     seen = 0
-    for path in CACHES.rglob("*"):
+    for path in CACHES.rglob("six.py"):
         if path.is_file() and not path.is_symlink():
-            seen += path.name == "six.py"
+            seen += 1
             path.chmod(0o600)
             with path.open("ab") as file:
                 file.write(b"\n# poisoned\n")
