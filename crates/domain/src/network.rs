@@ -151,7 +151,11 @@ impl NetworkPolicy {
             return Ok(());
         }
         let allowed = match wider {
-            Self::Restricted(hosts) => format!("{} host names", hosts.0.len()),
+            Self::Restricted(hosts) => {
+                let named: Vec<&str> = hosts.iter().take(5).collect();
+                let more = if hosts.0.len() > named.len() { " and others" } else { "" };
+                format!("`{}`{more}", named.join("`, `"))
+            }
             other => format!("a network that is {}", other.mode().as_str()),
         };
         let beyond = match (self, wider) {

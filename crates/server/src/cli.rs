@@ -37,8 +37,8 @@ pub(crate) struct Connection {
     /// The key to call it with; better given in STEAD_KEY or a file, since arguments are visible to other users
     #[arg(long, global = true, help_heading = EVERYWHERE, env = "STEAD_KEY", hide_env_values = true, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// A file that holds the key [default: admin.key in the default data directory, if readable]
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE", conflicts_with = "key")]
+    /// A file that holds the key, before --key and STEAD_KEY [default: admin.key in the default data directory, if readable]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// For how long to ask again when the server goes away meanwhile
     #[arg(long, global = true, help_heading = EVERYWHERE, env = "STEAD_PATIENCE", default_value = "1m", value_name = "DURATION", value_parser = parse_seconds)]

@@ -92,7 +92,7 @@ pub fn probe(executable: &Path, cgroups: &CgroupManager, data: &Path) -> io::Res
     all.extend([Controller::Memory, Controller::Pids, Controller::Cpu].map(|one| controller(cgroups, one)));
     all.push(disk_rates(cgroups));
     all.push(group_kill(cgroups));
-    all.push(storage::project_quota(data));
+    all.push(storage::disk_quota());
     Ok(Features { all })
 }
 

@@ -90,6 +90,8 @@ pub struct SessionSettings {
     pub ports: SessionPorts,
     /// Wall-clock budget of a turn.
     pub time_limit: Duration,
+    /// The longest that a turn waits until its environment runs.
+    pub start_wait: Duration,
     /// How long an environment stays up after its last turn.
     pub idle_stop: Duration,
     /// Raw output of one turn, in bytes.
@@ -186,6 +188,7 @@ impl Settings {
                 network: network::of_sessions(&mut reader),
                 ports: network::ports(&mut reader),
                 time_limit: reader.duration("sessions.time_limit"),
+                start_wait: reader.duration("sessions.start_wait"),
                 idle_stop: reader.duration("sessions.idle_stop"),
                 output_bytes: reader.size("sessions.output"),
             },

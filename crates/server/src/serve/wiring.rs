@@ -141,6 +141,7 @@ fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -
         registries: registries.hosts,
         turn_time_limit: sessions.time_limit,
         turn_output_bytes: sessions.output_bytes,
+        start_wait: sessions.start_wait,
         idle_stop: sessions.idle_stop,
         build_slots: builds.slots,
         build_output_bytes: builds.output_bytes,

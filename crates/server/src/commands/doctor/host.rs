@@ -135,7 +135,7 @@ fn processor(directory: &Path) -> Option<Finding> {
         return Some(Finding::good("processor", "no known fault of it is left open, as far as the kernel knows"));
     }
     let text = format!("open to {}: a program may read what others keep in memory", open.join(", "));
-    let fix = "update the kernel and the processor's microcode, and boot without mitigations=off";
+    let fix = "update the kernel and the processor's microcode (on a virtual machine: its host's), and see that the kernel does not boot with mitigations=off";
     Some(Finding::partial("processor", text, Some(fix.to_owned())))
 }
 

@@ -8,7 +8,7 @@ use crate::config::Settings;
 pub(super) fn findings(settings: &Settings, is_root: bool) -> Vec<Finding> {
     let sessions = match &settings.sessions.network {
         NetworkPolicy::Disabled => {
-            "sessions reach nothing but their own loopback, unless their agent or task says otherwise"
+            "sessions reach nothing but their own loopback, whatever their harness or task asks for"
         }
         NetworkPolicy::Restricted(_) => {
             "sessions reach the names of sessions.hosts through the proxy and nothing else; within a content delivery network \
