@@ -36,6 +36,7 @@ mod supervisor;
 mod sweep;
 mod turns;
 mod turnstile;
+mod waiting;
 mod workspaces;
 
 pub use agents::AgentText;

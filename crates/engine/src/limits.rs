@@ -74,6 +74,8 @@ pub struct Settings {
     pub turn_time_limit: Duration,
     /// Raw output kept of one turn, in bytes; a turn that says more is ended.
     pub turn_output_bytes: u64,
+    /// The longest that a turn waits until its environment runs.
+    pub start_wait: Duration,
     /// How long a session's sandbox stays without a turn.
     pub idle_stop: Duration,
     /// Builds that run at once.

@@ -1,9 +1,12 @@
 //! Carries out recorded operations. Whoever carries one out looks only at stored state: the claim is a commit, the call carries
 //! the operation's id, and the outcome is written back under the claim's row version. An outcome that nobody knows is read
 //! back from the provider, never repeated blindly.
+//!
+//! The provider is asked by a task of its own, which ends when the provider has answered. Who waits for the end may therefore
+//! leave at any time, and leaves nothing half done.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stead_domain::changes::Changes;
@@ -12,35 +15,43 @@ use stead_domain::lease::Lease;
 use stead_domain::operation::{Operation, OperationEvent, OperationKind, OperationState};
 use stead_domain::ports::{CommitError, Observed, Outcome, ProviderError, StartSpec};
 use stead_domain::{Code, EnvironmentId, Error, OperationId, Result};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
+use crate::waiting::Waiting;
 
-/// How an operation ended.
+/// Why an operation was given up.
+const GIVEN_UP: &str = "its session was deleted before it was done";
+
+/// How a wait for an operation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It happened.
     Done,
     /// It did not, and will not by itself.
     Failed(String),
+    /// The wait was over first. The operation stays open; with what the provider said last, where it said anything.
+    NotYet(Option<String>),
 }
 
 /// The operations that a task of this process is at.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight(Mutex<HashSet<OperationId>>);
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InFlight(Arc<Mutex<HashSet<OperationId>>>);
 
 /// Held while a task is at an operation.
-struct AtIt<'a>(&'a InFlight, OperationId);
+struct AtIt(InFlight, OperationId);
 
 impl InFlight {
-    fn enter(&self, id: OperationId) -> Option<AtIt<'_>> {
+    fn enter(&self, id: OperationId) -> Option<AtIt> {
         // Not `then_some`: a guard made in vain would take the lock again when it is dropped, and free another's place.
         let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        entered.then(|| AtIt(self, id))
+        entered.then(|| AtIt(self.clone(), id))
     }
 }
 
-impl Drop for AtIt<'_> {
+impl Drop for AtIt {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }
@@ -71,30 +82,68 @@ impl Answer {
 }
 
 impl Engine {
-    /// Brings an operation to its end, waiting out its backoff. Safe to call from several places: one of them gets the
-    /// claim, the others wait for the end.
-    pub(crate) async fn carry_out(&self, id: OperationId) -> Result<Ended> {
+    /// Brings an operation to its end, waiting out its backoff, as long as `waiting` lets it. Safe to call from several places:
+    /// one of them gets the claim, the others wait for the end.
+    pub(crate) async fn carry_out(&self, id: OperationId, waiting: &Waiting) -> Result<Ended> {
         let stopping = self.supervisor.stopping();
+        let mut asked = false;
         loop {
             let operation = self.store.operation_fetch(id).await.map_err(store_failed)?;
             let operation = operation.ok_or_else(|| Error::new(Code::Internal, "the operation is gone"))?;
+            let said = operation.error.clone();
             match operation.state {
                 OperationState::Done => return Ok(Ended::Done),
-                OperationState::Failed => return Ok(Ended::Failed(operation.error.unwrap_or_default())),
-                OperationState::Recorded => self.claim(operation).await?,
+                OperationState::Failed => return Ok(Ended::Failed(said.unwrap_or_default())),
+                _ if waiting.is_over() => return Ok(Ended::NotYet(said)),
+                OperationState::Recorded if waiting.gives_up() => self.give_up(operation).await?,
+                OperationState::Recorded if waiting.leaves() => return Ok(Ended::NotYet(said)),
+                OperationState::Recorded => {
+                    let backoff = waiting.backoff(asked, operation.next_attempt_at.since(self.now()));
+                    if !backoff.is_zero() {
+                        let goes_on = tokio::select! {
+                            goes_on = waiting.pause(backoff) => goes_on,
+                            () = stopping.cancelled() => true,
+                        };
+                        if !goes_on {
+                            return Ok(Ended::NotYet(said));
+                        }
+                        continue_unless_stopping(&stopping)?;
+                    }
+                    asked = true;
+                    self.claim(operation).await?;
+                }
                 OperationState::Dispatched if operation.lease.is_none_or(|lease| lease.holder != self.server) => {
                     self.take_over(operation).await?;
                 }
-                OperationState::Dispatched | OperationState::Uncertain => match self.operations.enter(id) {
-                    Some(_at_it) => self.go_on_with(id).await?,
-                    // Another task of this process is at it.
-                    None => tokio::time::sleep(Duration::from_millis(5)).await,
-                },
+                OperationState::Dispatched | OperationState::Uncertain => {
+                    asked |= operation.state == OperationState::Dispatched;
+                    match waiting.at(self.attempt(id)).await {
+                        Some(outcome) => outcome?,
+                        None => return Ok(Ended::NotYet(said)),
+                    }
+                }
             }
-            if stopping.is_cancelled() {
-                return Err(Error::new(Code::BackendUnavailable, "the server is stopping"));
-            }
+            continue_unless_stopping(&stopping)?;
         }
+    }
+
+    /// Goes on with an operation in a task of its own and returns when that has ended, or soon when another is at it.
+    async fn attempt(&self, id: OperationId) -> Result<()> {
+        let Some(at_it) = self.operations.enter(id) else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            return Ok(());
+        };
+        let (sender, receiver) = oneshot::channel();
+        let engine = self.clone();
+        self.supervisor.spawn("go on with an operation", async move {
+            let outcome = engine.go_on_with(id).await;
+            drop(at_it);
+            if let Err(Err(error)) = sender.send(outcome) {
+                tracing::warn!(operation.id = %id, error = %error, "going on with an operation failed, and nobody waits for it");
+            }
+        });
+        // A sender that is dropped unsent means a panic, which the supervisor logs.
+        receiver.await.unwrap_or_else(|_| Err(Error::new(Code::Internal, "an operation was cut short")))
     }
 
     /// Asks the provider, or reads back what an earlier asking came to. The caller has the place at the operation; the task that
@@ -111,14 +160,33 @@ impl Engine {
         }
     }
 
+    /// Takes an operation. When somebody was faster, what he wrote stays.
     async fn claim(&self, operation: Operation) -> Result<()> {
-        let now = self.now();
-        if now < operation.next_attempt_at {
-            tokio::time::sleep(operation.next_attempt_at.since(now)).await;
-        }
-        let claimed =
-            operation.transition(OperationEvent::Claimed(Lease::taken(self.server, self.now())), self.now())?;
+        let at = self.now();
+        let claimed = operation.transition(OperationEvent::Claimed(Lease::taken(self.server, at)), at)?;
         self.write_back(Changes::new().update(claimed)).await
+    }
+
+    /// Gives up an operation that is known not to have happened, so that its environment is settled and can be deleted. The claim
+    /// is the fence: whoever was about to ask the provider meets a newer row.
+    async fn give_up(&self, operation: Operation) -> Result<()> {
+        let environment = self.environment(operation.environment_id).await?;
+        let (at, id) = (self.now(), operation.id);
+        let failure = EnvironmentFailure {
+            code: format!("{}_given_up", operation.kind.as_str()),
+            message: GIVEN_UP.to_owned(),
+            certainty: Certainty::NotDispatched,
+            permanent: true,
+            operation: Some(id),
+            at,
+        };
+        let operation = operation.transition(OperationEvent::Claimed(Lease::taken(self.server, at)), at)?;
+        let operation = operation.transition(OperationEvent::Refused(GIVEN_UP.to_owned()), at)?;
+        let mut changes = Changes::new().update(operation);
+        if environment.operation_id == Some(id) {
+            changes = changes.update(environment.transition(EnvironmentEvent::Failed(failure), at)?);
+        }
+        self.write_back(changes).await
     }
 
     /// A claim of another server process: its own node's is dead (it holds the data directory's lock no longer), so its
@@ -222,6 +290,13 @@ impl Engine {
         let environment = self.store.environment_fetch(id).await.map_err(store_failed)?;
         environment.ok_or_else(|| Error::new(Code::Internal, "the session's environment is gone"))
     }
+}
+
+fn continue_unless_stopping(stopping: &CancellationToken) -> Result<()> {
+    if stopping.is_cancelled() {
+        return Err(Error::new(Code::BackendUnavailable, "the server is stopping"));
+    }
+    Ok(())
 }
 
 fn spec_of(operation: &Operation) -> Result<StartSpec> {

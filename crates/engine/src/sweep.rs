@@ -1,6 +1,11 @@
 //! What goes by itself: idle sandboxes are stopped, deleted sessions are removed with everything they left, and turns that
 //! nobody drives are driven. It runs when something asks for it and every few seconds, and looks only at stored state.
+//!
+//! The sweep itself waits for nothing but the store. Each removal and each stop has a task of its own, so that one that takes long
+//! or never ends holds up no other: what it removes may be the very place that another waits for.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stead_domain::Result;
@@ -10,52 +15,108 @@ use stead_domain::environment::{Environment, EnvironmentState};
 use stead_domain::operation::OperationKind;
 use stead_domain::session::Session;
 use stead_domain::turn::TurnState;
+use stead_domain::{OperationId, SessionId};
 use tokio::sync::Notify;
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
+use crate::fair_queue::FairQueue;
+use crate::operations::Ended;
+use crate::waiting::Waiting;
 
 /// How often it runs unasked.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Wakes the sweep.
-#[derive(Debug, Default)]
-pub(crate) struct Sweeper(Notify);
+/// Deleted sessions that are removed at once.
+const REMOVALS: usize = 8;
+
+/// How long the removal of a session keeps its place among those. What it has begun goes on; a later sweep sees to the rest.
+const REMOVAL_TIME: Duration = Duration::from_secs(20);
+
+/// Wakes the sweep, and knows what earlier ones have begun.
+#[derive(Debug)]
+pub(crate) struct Sweeper {
+    wake: Notify,
+    removals: Removals,
+    places: FairQueue,
+}
+
+impl Default for Sweeper {
+    fn default() -> Self {
+        Self { wake: Notify::new(), removals: Removals::default(), places: FairQueue::new(REMOVALS) }
+    }
+}
+
+/// The sessions that a task of this process removes.
+#[derive(Debug, Clone, Default)]
+struct Removals(Arc<Mutex<HashSet<SessionId>>>);
+
+/// Held while a task removes a session.
+struct Removing(Removals, SessionId);
+
+impl Removals {
+    fn enter(&self, id: SessionId) -> Option<Removing> {
+        // Not `then_some`: a guard made in vain would free another's place when it is dropped.
+        let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        entered.then(|| Removing(self.clone(), id))
+    }
+}
+
+impl Drop for Removing {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
 
 impl Engine {
     /// Asks for a sweep soon.
     pub(crate) fn request_sweep(&self) {
-        self.sweeper.0.notify_one();
+        self.sweeper.wake.notify_one();
     }
 
     /// Sweeps until the server stops.
     pub(crate) async fn sweep_for_ever(&self) {
         let stopping = self.supervisor.stopping();
         while !stopping.is_cancelled() {
-            if let Err(error) = self.sweep().await {
-                tracing::error!(error = %error, cause = ?error.cause, "a sweep failed");
+            for outcome in [self.drive_queued().await, self.remove_deleted().await, self.stop_idle().await] {
+                if let Err(error) = outcome {
+                    tracing::error!(error = %error, cause = ?error.cause, "a sweep failed");
+                }
             }
             tokio::select! {
-                () = self.sweeper.0.notified() => {}
+                () = self.sweeper.wake.notified() => {}
                 () = tokio::time::sleep(PERIOD) => {}
                 () = stopping.cancelled() => {}
             }
         }
     }
 
-    async fn sweep(&self) -> Result<()> {
+    async fn drive_queued(&self) -> Result<()> {
         for turn in self.store.turns_unended(&self.node).await.map_err(store_failed)? {
             if turn.state == TurnState::Queued && !self.turns.is_driven(turn.id) {
                 self.drive(turn.workspace_id, turn.id);
             }
         }
+        Ok(())
+    }
+
+    async fn remove_deleted(&self) -> Result<()> {
         for session in self.store.sessions_deleted(&self.node).await.map_err(store_failed)? {
-            let id = session.id;
-            if let Err(error) = self.purge(session).await {
-                tracing::warn!(session.id = %id, error = %error, "removing a deleted session failed; it is tried again");
-            }
+            let Some(removing) = self.sweeper.removals.enter(session.id) else { continue };
+            let engine = self.clone();
+            self.supervisor.spawn("remove a deleted session", async move {
+                let id = removing.1;
+                let place = tokio::select! {
+                    place = engine.sweeper.places.slot(session.workspace_id) => place,
+                    () = engine.supervisor.stopping().cancelled_owned() => return,
+                };
+                if let Err(error) = engine.purge(session).await {
+                    tracing::warn!(session.id = %id, error = %error, "removing a deleted session failed; it is tried again");
+                }
+                drop((place, removing));
+            });
         }
-        self.stop_idle().await
+        Ok(())
     }
 
     async fn stop_idle(&self) -> Result<()> {
@@ -64,8 +125,13 @@ impl Engine {
             let idle = environment.idle_since.is_some_and(|since| now.since(since) >= self.settings.idle_stop);
             if environment.state == EnvironmentState::Ready && idle {
                 tracing::info!(environment.id = %environment.id, "stopping an idle environment");
-                let operation = self.begin_operation(environment, OperationKind::Stop, None).await?;
-                self.carry_out_in_background(operation);
+                let id = environment.id;
+                match self.begin_operation(environment, OperationKind::Stop, None).await {
+                    Ok(operation) => self.carry_out_in_background(operation),
+                    Err(error) => {
+                        tracing::warn!(environment.id = %id, error = %error, "an idle environment could not be stopped");
+                    }
+                }
             }
         }
         Ok(())
@@ -84,7 +150,7 @@ impl Engine {
             |environment| async move {
                 let id = environment.id;
                 let stopped = match self.begin_operation(environment, OperationKind::Stop, None).await {
-                    Ok(operation) => self.carry_out(operation).await.map(|_| ()),
+                    Ok(operation) => self.carry_out(operation, &Waiting::without_end()).await.map(|_| ()),
                     Err(error) => Err(error),
                 };
                 if let Err(error) = stopped {
@@ -95,18 +161,25 @@ impl Engine {
         futures_util::future::join_all(stops).await;
     }
 
-    pub(crate) fn carry_out_in_background(&self, operation: stead_domain::OperationId) {
+    /// Carries an operation out in a task of its own. A creation or start is brought to where it is known whether it happened:
+    /// whether it shall be tried again is for the turn to say that needs it, and without one it would take a place for nobody.
+    pub(crate) fn carry_out_in_background(&self, operation: OperationId) {
         let engine = self.clone();
         self.supervisor.spawn("carry out an operation", async move {
-            match engine.store.operation_fetch(operation).await {
+            let waiting = match engine.store.operation_fetch(operation).await {
                 // The record met a newer row and was not committed: whoever wrote that row goes on from there.
-                Ok(None) => {}
-                Ok(Some(_)) => {
-                    if let Err(error) = engine.carry_out(operation).await {
-                        tracing::warn!(operation.id = %operation, error = %error, "carrying out an operation failed");
-                    }
+                Ok(None) => return,
+                Ok(Some(row)) => match row.kind {
+                    OperationKind::Create | OperationKind::Start => Waiting::for_certainty(),
+                    OperationKind::Stop | OperationKind::Delete => Waiting::without_end(),
+                },
+                Err(error) => {
+                    tracing::warn!(operation.id = %operation, error = %error, "reading an operation failed");
+                    return;
                 }
-                Err(error) => tracing::warn!(operation.id = %operation, error = %error, "reading an operation failed"),
+            };
+            if let Err(error) = engine.carry_out(operation, &waiting).await {
+                tracing::warn!(operation.id = %operation, error = %error, "carrying out an operation failed");
             }
         });
     }
@@ -130,20 +203,33 @@ impl Engine {
 
     /// Whether the environment of a deleted session is gone; begins to delete it when it is not.
     async fn remove_environment(&self, attachment: &Attachment) -> Result<bool> {
-        let environment = self.store.environment_fetch(attachment.environment_id).await.map_err(store_failed)?;
-        let environment: Environment = match environment {
-            None => return Ok(true),
-            Some(environment) if environment.state == EnvironmentState::Deleted => return Ok(true),
-            Some(environment) => environment,
-        };
-        let operation = match environment.operation_id {
-            Some(open) if !environment.is_settled() => open,
-            _ => self.begin_operation(environment, OperationKind::Delete, None).await?,
-        };
-        if self.store.operation_fetch(operation).await.map_err(store_failed)?.is_some() {
-            self.carry_out(operation).await?;
+        let waiting = Waiting::at_most(REMOVAL_TIME);
+        // What was under way is settled, and then deleted; once more where somebody else wrote first.
+        for _ in 0..4 {
+            let environment = self.store.environment_fetch(attachment.environment_id).await.map_err(store_failed)?;
+            let environment: Environment = match environment {
+                None => return Ok(true),
+                Some(environment) if environment.state == EnvironmentState::Deleted => return Ok(true),
+                Some(environment) => environment,
+            };
+            let open = environment.operation_id.filter(|_| !environment.is_settled());
+            let (deletion, operation) = match open {
+                Some(open) => (environment.state == EnvironmentState::Deleting, open),
+                None => (true, self.begin_operation(environment, OperationKind::Delete, None).await?),
+            };
+            if self.store.operation_fetch(operation).await.map_err(store_failed)?.is_none() {
+                continue;
+            }
+            let ended = match deletion {
+                true => self.carry_out(operation, &waiting).await?,
+                false => self.carry_out(operation, &waiting.giving_up()).await?,
+            };
+            match ended {
+                Ended::NotYet(_) => return Ok(false),
+                Ended::Failed(_) if deletion => return Ok(false),
+                Ended::Done | Ended::Failed(_) => {}
+            }
         }
-        let after = self.store.environment_fetch(attachment.environment_id).await.map_err(store_failed)?;
-        Ok(after.is_none_or(|environment| environment.state == EnvironmentState::Deleted))
+        Ok(false)
     }
 }

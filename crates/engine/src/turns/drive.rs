@@ -7,8 +7,9 @@ use stead_domain::changes::{Changes, Removal};
 use stead_domain::environment::{Environment, EnvironmentEvent, EnvironmentState};
 use stead_domain::event::EventKind;
 use stead_domain::lease::Lease;
-use stead_domain::operation::{Operation, OperationEvent, OperationKind};
+use stead_domain::operation::{Operation, OperationEvent, OperationKind, OperationState};
 use stead_domain::session::Session;
+use stead_domain::time::Timestamp;
 use stead_domain::turn::{Turn, TurnEvent, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
 use stead_domain::{Code, Error, OperationId, Result, TurnId, WorkspaceId};
 
@@ -16,6 +17,7 @@ use super::Driving;
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::operations::{Ended, provider_failed};
+use crate::waiting::Waiting;
 
 /// Whether the turn's environment is what the turn needs.
 enum Readiness {
@@ -25,6 +27,14 @@ enum Readiness {
     LookAgain,
     /// It cannot be made so.
     Impossible(String),
+}
+
+/// What a turn is told whose environment did not run in time: how long it waited, and what stood in the way.
+fn too_late(turn: &Turn, now: Timestamp, reason: Option<String>) -> Readiness {
+    let seconds = now.since(turn.created_at).as_secs().max(1);
+    let unit = if seconds == 1 { "second" } else { "seconds" };
+    let reason = reason.unwrap_or_else(|| "what makes it does not answer".to_owned());
+    Readiness::Impossible(format!("the environment could not be made ready within {seconds} {unit}: {reason}"))
 }
 
 impl Engine {
@@ -48,13 +58,14 @@ impl Engine {
     }
 
     async fn drive_to_end(&self, workspace: WorkspaceId, id: TurnId, driving: &Driving<'_>) -> Result<()> {
+        let waiting = self.waiting(&self.turn_row(workspace, id).await?, driving);
         loop {
             let turn = self.turn_row(workspace, id).await?;
             if turn.state != TurnState::Queued {
                 return Ok(());
             }
             let attachment = self.primary_attachment(&turn).await?;
-            match self.make_ready(&turn, &attachment).await? {
+            match self.make_ready(&turn, &attachment, &waiting).await? {
                 Readiness::Ready => {
                     if self.run(&turn, &attachment, driving).await? {
                         return Ok(());
@@ -70,7 +81,16 @@ impl Engine {
         }
     }
 
-    async fn make_ready(&self, turn: &Turn, attachment: &Attachment) -> Result<Readiness> {
+    /// How long a turn waits for its environment: within the server's bound, and for what fails in passing (there is no place, say)
+    /// within its own budget as well, which counts from its admission.
+    fn waiting(&self, turn: &Turn, driving: &Driving<'_>) -> Waiting {
+        let most = self.settings.turn_time_limit;
+        let budget = turn.time_limit.map_or(most, |limit| limit.min(most));
+        let left = budget.saturating_sub(self.now().since(turn.created_at));
+        Waiting::of_turn(left, self.settings.start_wait, driving.cancel.clone())
+    }
+
+    async fn make_ready(&self, turn: &Turn, attachment: &Attachment, waiting: &Waiting) -> Result<Readiness> {
         let environment = self.environment(attachment.environment_id).await?;
         let reads = match turn.reads {
             None => None,
@@ -86,13 +106,16 @@ impl Engine {
                 let operation = environment
                     .operation_id
                     .ok_or_else(|| Error::new(Code::Internal, "an environment in between owns no operation"))?;
-                match self.carry_out(operation).await? {
+                self.bring_up_to_date(operation, &spec).await?;
+                match self.carry_out(operation, waiting).await? {
                     Ended::Done => Ok(Readiness::LookAgain),
                     Ended::Failed(message) => {
                         Ok(Readiness::Impossible(format!("the environment could not be made ready: {message}")))
                     }
+                    Ended::NotYet(message) => Ok(too_late(turn, self.now(), message)),
                 }
             }
+            EnvironmentState::Stopped if waiting.is_over() => Ok(too_late(turn, self.now(), None)),
             EnvironmentState::Stopped => {
                 self.begin_operation(environment, OperationKind::Start, Some(spec)).await?;
                 Ok(Readiness::LookAgain)
@@ -111,6 +134,23 @@ impl Engine {
                 Ok(Readiness::LookAgain)
             }
             EnvironmentState::Deleted => Ok(Readiness::Impossible("the session's environment is gone".to_owned())),
+        }
+    }
+
+    /// Lets a creation or start that an earlier turn waited for in vain run with what this turn needs. Nothing has happened of it, so
+    /// what it shall run with is not settled either.
+    async fn bring_up_to_date(&self, operation: OperationId, spec: &str) -> Result<()> {
+        let operation = self.store.operation_fetch(operation).await.map_err(store_failed)?;
+        match operation {
+            Some(mut operation)
+                if operation.state == OperationState::Recorded
+                    && matches!(operation.kind, OperationKind::Create | OperationKind::Start)
+                    && operation.spec.as_deref() != Some(spec) =>
+            {
+                operation.spec = Some(spec.to_owned());
+                self.write_back(Changes::new().update(operation)).await
+            }
+            _ => Ok(()),
         }
     }
 

@@ -100,6 +100,7 @@ impl Server {
             turn_time_limit: Duration::from_mins(1),
             turn_output_bytes: 1 << 20,
             build_output_bytes: 1 << 20,
+            start_wait: Duration::from_mins(1),
             idle_stop: Duration::from_mins(1),
             build_slots: 1,
             build_time_limit: Duration::from_mins(1),

@@ -1,0 +1,147 @@
+//! How long somebody waits for an operation, and what he does about one that is known not to have happened. Nobody waits without
+//! a bound but who has nothing else to do.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The longest that an operation is left alone while a turn waits for it. With a longer one, a turn that has waited for minutes would
+/// look for a free place much more rarely than those that come after it, and be the last to find one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What is done about an operation that is known not to have happened: one never asked for, or refused in passing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// It is asked for when its backoff has passed.
+    Patient,
+    /// It is asked for at once, and after a refusal in passing as long as this has not passed.
+    Eager(Instant),
+    /// It is left as it is.
+    Leave,
+    /// It is given up for good.
+    GiveUp,
+}
+
+/// A wait for the end of an operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    manner: Manner,
+    until: Option<Instant>,
+    called_off: CancellationToken,
+}
+
+impl Waiting {
+    fn new(manner: Manner, until: Option<Instant>) -> Self {
+        Self { manner, until, called_off: CancellationToken::new() }
+    }
+
+    /// To the very end.
+    pub(crate) fn without_end() -> Self {
+        Self::new(Manner::Patient, None)
+    }
+
+    /// At most so long; whoever comes next goes on.
+    pub(crate) fn at_most(time: Duration) -> Self {
+        Self::new(Manner::Patient, Some(Instant::now() + time))
+    }
+
+    /// Until it is known whether the operation has happened, and no longer.
+    pub(crate) fn for_certainty() -> Self {
+        Self::new(Manner::Leave, None)
+    }
+
+    /// For a turn: at most `most`. An operation that is refused in passing is tried again for `budget` only, but once in any case.
+    /// Ends when the turn is cancelled.
+    pub(crate) fn of_turn(budget: Duration, most: Duration, cancelled: CancellationToken) -> Self {
+        let now = Instant::now();
+        let manner = Manner::Eager(now + budget.min(most));
+        Self { manner, until: Some(now + most), called_off: cancelled }
+    }
+
+    /// The same, but what is known not to have happened shall not happen any more.
+    pub(crate) fn giving_up(&self) -> Self {
+        Self { manner: Manner::GiveUp, ..self.clone() }
+    }
+
+    /// Whether an operation that is known not to have happened is left alone.
+    pub(crate) fn leaves(&self) -> bool {
+        self.manner == Manner::Leave
+    }
+
+    /// Whether an operation that is known not to have happened is given up.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.manner == Manner::GiveUp
+    }
+
+    /// How long an operation with so much left of its backoff is left alone. `asked` says whether this waiter has seen an attempt.
+    pub(crate) fn backoff(&self, asked: bool, left: Duration) -> Duration {
+        match self.manner {
+            Manner::Eager(_) if asked => left.min(LONGEST_PAUSE),
+            Manner::Eager(_) => Duration::ZERO,
+            _ => left,
+        }
+    }
+
+    /// Whether nobody waits any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.called_off.is_cancelled() || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Waits this long before another attempt; false when the wait is over before that.
+    pub(crate) async fn pause(&self, time: Duration) -> bool {
+        let until = match self.manner {
+            Manner::Eager(retries) => Some(retries),
+            _ => self.until,
+        };
+        let passed = async {
+            tokio::time::sleep(time).await;
+            true
+        };
+        self.before(until, passed).await.unwrap_or(false)
+    }
+
+    /// What comes of `work`, unless the wait is over before.
+    pub(crate) async fn at<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.before(self.until, work).await
+    }
+
+    async fn before<T>(&self, until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+        let over = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.called_off.cancelled() => None,
+            value = work => Some(value),
+            () = over => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_tries_again_within_its_budget_and_waits_for_an_answer_within_the_servers_bound() {
+        let cancelled = CancellationToken::new();
+        let waiting = Waiting::of_turn(Duration::from_secs(3), Duration::from_mins(5), cancelled.clone());
+        assert!(waiting.pause(Duration::from_secs(2)).await);
+        assert!(!waiting.pause(Duration::from_secs(2)).await, "the budget is spent");
+        assert!(!waiting.is_over(), "an attempt may be under way yet");
+        assert_eq!(waiting.at(std::future::ready(1)).await, Some(1));
+        assert_eq!(waiting.at(std::future::pending::<u8>()).await, None);
+        assert!(waiting.is_over());
+
+        let waiting = Waiting::of_turn(Duration::from_hours(1), Duration::from_mins(5), cancelled.clone());
+        assert!(!waiting.pause(Duration::from_mins(6)).await, "the server's bound is less than the budget");
+        let waiting = Waiting::of_turn(Duration::from_hours(1), Duration::from_hours(1), cancelled.clone());
+        cancelled.cancel();
+        assert!(!waiting.pause(Duration::from_secs(1)).await);
+        assert!(waiting.is_over());
+    }
+}
