@@ -86,7 +86,7 @@ pub enum Reached {
         /// How many there may be.
         most: u64,
     },
-    /// More was written to disk than may be, or one file was cut off there.
+    /// More was written to disk than may be.
     DiskBytes {
         /// What may be written, in bytes.
         bytes: u64,
@@ -117,6 +117,13 @@ pub enum Reached {
         /// How many files it holds.
         files: u64,
     },
+    /// A file in memory was cut off where no file may be larger.
+    MemoryFile {
+        /// The file system in memory where it lies.
+        place: String,
+        /// What one file may hold, in bytes.
+        bytes: u64,
+    },
     /// More was said than may be.
     Output {
         /// What may be said, in bytes.
@@ -144,7 +151,8 @@ impl Reached {
             | Self::DiskDepth
             | Self::DiskShort { .. }
             | Self::MemoryFull { .. }
-            | Self::MemoryFiles { .. } => Limit::Disk,
+            | Self::MemoryFiles { .. }
+            | Self::MemoryFile { .. } => Limit::Disk,
             Self::Output { .. } => Limit::Output,
             Self::Time { .. } => Limit::Time,
         }
@@ -175,6 +183,10 @@ impl Reached {
             }
             Self::MemoryFiles { place, files } => {
                 format!("filled {place}, which lies in memory and holds {} files", count(*files))
+            }
+            Self::MemoryFile { place, bytes } => {
+                let option = if holder == Holder::Import { "limits.import".to_owned() } else { format!("{section}.disk") };
+                format!("made a file in {place} larger than the {} that one file may hold ({option})", size(*bytes))
             }
             Self::Output { bytes, option } => {
                 format!("said more than the {} of output that this server takes ({option})", size(*bytes))
@@ -268,6 +280,10 @@ mod tests {
             (
                 said(Reached::MemoryFull { place: "/tmp".into(), bytes: 48 << 20 }, Holder::Session),
                 "it filled /tmp, which lies in memory and holds 48 MiB (a part of native.memory)",
+            ),
+            (
+                said(Reached::MemoryFile { place: "/tmp".into(), bytes: 64 << 20 }, Holder::BuildStep),
+                "it made a file in /tmp larger than the 64 MiB that one file may hold (builds.disk)",
             ),
             (
                 said(Reached::Time { limit: Duration::from_mins(30), named: false }, Holder::BuildStep),

@@ -26,6 +26,11 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
+    /// Whether there is no room for another environment or build step until one of them ends: such codes end in `_full`.
+    pub fn is_full(&self) -> bool {
+        !self.permanent && self.code.ends_with("_full")
+    }
+
     /// A fault that may pass.
     pub fn passing(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), permanent: false }
@@ -140,8 +145,11 @@ pub trait Provider: Send + Sync {
     /// What is true now.
     fn inspect(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Observed, ProviderError>>;
 
-    /// The limits that something in an environment ran into since this was last asked, those first that explain most. Who wants
-    /// to know it of one turn asks before it begins and when it has ended. With `thorough` everything is looked at that can
+    /// Takes what is there in an environment, and what was reached so far, as found: neither is told of what begins now.
+    fn limits_noted(&self, environment: EnvironmentId) -> PortFuture<'_, ()>;
+
+    /// The limits that something in an environment ran into since this was last asked or noted, those first that explain most.
+    /// Who wants to know it of one turn has it noted before it begins and asks when it has ended. With `thorough` everything is looked at that can
     /// tell, which takes as long as measuring the disk does.
     fn limits_reached(&self, environment: EnvironmentId, thorough: bool) -> PortFuture<'_, Vec<Reached>>;
 

@@ -182,7 +182,12 @@ impl Engine {
         kept.map_err(|error| place_failed(&name, error))
     }
 
-    async fn open_sandbox(&self, work: &Work, step: &Step, place: &StepPlace) -> Result<Box<dyn BuildSandbox>> {
+    async fn open_sandbox(
+        &self,
+        work: &Work,
+        step: &Step,
+        place: &StepPlace,
+    ) -> Result<Box<dyn BuildSandbox>, Stopped> {
         let overlay = place.overlay.as_ref().map(|overlay| BuildOverlay {
             target: overlay.target.clone(),
             lowers: overlay.lowers.clone(),
@@ -199,7 +204,10 @@ impl Engine {
             limits: self.settings.build_sandbox,
             time_limit: left(work),
         };
-        self.sandboxes.open(spec).await.map_err(provider_failed)
+        self.sandboxes.open(spec).await.map_err(|error| match error.is_full() {
+            true => Stopped::limit(Limit::Quota, format!("{}: {}", step.name, error.message)),
+            false => Stopped::Broken(provider_failed(error)),
+        })
     }
 
     async fn run_commands(
@@ -296,10 +304,6 @@ fn readable((inside, directory): &(String, PathBuf)) -> Mount {
     Mount { target: inside.clone(), source: MountSource::Directory(directory.clone()) }
 }
 
-/// The status with which a shell says that a signal ended its command, for the one of a file that grew beyond its bound.
-const FILE_TOO_LARGE: i32 = 128 + SIGXFSZ;
-const SIGXFSZ: i32 = 25;
-
 fn limited(step: &Step, reached: &Reached, end: &str) -> Stopped {
     Stopped::limit(reached.limit(), format!("{} {}{end}", step.name, reached.phrase(Holder::BuildStep)))
 }
@@ -339,9 +343,6 @@ fn judge(step: &Step, exit: ExecExit, settings: &Settings, tail: &[u8]) -> Resul
         }
         (ExitReason::OutputLimit, ..) => {
             Err(limited(step, &Reached::Output { bytes: settings.build_output_bytes, option: "builds.output" }, ""))
-        }
-        (_, Some(FILE_TOO_LARGE), _) | (_, None, Some(SIGXFSZ)) => {
-            Err(limited(step, &Reached::DiskBytes { bytes: settings.build_sandbox.disk_bytes }, ""))
         }
         (_, Some(code), _) => {
             Err(Stopped::failed(BuildFailureKind::Step, format!("{name} failed with exit status {code}{}", because())))

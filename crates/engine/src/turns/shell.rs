@@ -102,9 +102,9 @@ impl Engine {
             Promotion::EnvironmentLeft => return Ok(false),
         }
         self.faults.point("turn.promoted");
-        if turn.number > 1 {
-            // What an earlier turn ran into is not this one's.
-            self.provider.limits_reached(attachment.environment_id, false).await;
+        if turn.number > 1 || !turn.input.files.is_empty() {
+            // What an earlier turn left or ran into is not this one's.
+            self.provider.limits_noted(attachment.environment_id).await;
         }
         let run = Run {
             log: self.output_log(turn.id),
@@ -159,12 +159,7 @@ impl Engine {
     fn budget(&self, turn: &Turn) -> Budget {
         let most = self.settings.turn_time_limit;
         let named = turn.time_limit.filter(|limit| *limit < most);
-        Budget {
-            time: named.unwrap_or(most),
-            named: named.is_some(),
-            output: self.settings.turn_output_bytes,
-            file: self.provider.capabilities().session_limits.map(|limits| limits.disk_bytes),
-        }
+        Budget { time: named.unwrap_or(most), named: named.is_some(), output: self.settings.turn_output_bytes }
     }
 
     /// The commit that authorises Start.

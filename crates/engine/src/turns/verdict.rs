@@ -13,6 +13,8 @@ use stead_domain::turn::{ExitStatus, TurnFailure, TurnFailureKind, TurnState};
 /// What the kernel ends programs with whose file grows beyond its bound.
 const SIGXFSZ: i32 = 25;
 
+const TOO_LARGE: &str = ", which tells of a file that would have become larger than it may";
+
 /// What a script may take of what the core itself counts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
@@ -22,8 +24,6 @@ pub(super) struct Budget {
     pub(super) named: bool,
     /// Output, in bytes.
     pub(super) output: u64,
-    /// The most that one file may hold, in bytes, where the provider says so.
-    pub(super) file: Option<u64>,
 }
 
 /// What became of a turn.
@@ -68,7 +68,7 @@ pub(super) fn judge(exit: ExecExit, reached: &[Reached], budget: &Budget) -> Ver
             let option = "sessions.output";
             (TurnState::Failed, Reached::Output { bytes: budget.output, option })
         }
-        ExitReason::Exited | ExitReason::Killed if has_failed(exit) => return failed(exit, reached, budget),
+        ExitReason::Exited | ExitReason::Killed if has_failed(exit) => return failed(exit, reached),
         ExitReason::Exited | ExitReason::Killed => {
             return Verdict { state: TurnState::Completed, failure: None, limits_hit: hits(reached.iter()) };
         }
@@ -76,7 +76,7 @@ pub(super) fn judge(exit: ExecExit, reached: &[Reached], budget: &Budget) -> Ver
     Verdict { state, failure: Some(limited(&own, "was ended")), limits_hit: hits(reached.iter()) }
 }
 
-fn failed(exit: ExecExit, reached: &[Reached], budget: &Budget) -> Verdict {
+fn failed(exit: ExecExit, reached: &[Reached]) -> Verdict {
     let end = match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Killed, ..) => "was ended from outside".to_owned(),
         (_, _, Some(signal)) => format!("was ended by signal {signal}"),
@@ -89,12 +89,14 @@ fn failed(exit: ExecExit, reached: &[Reached], budget: &Budget) -> Verdict {
     let found = match exit.reason {
         // Who ends a script from outside for a limit has measured its disk or, where the kernel does not, its memory.
         ExitReason::Killed => of(Limit::Disk).or(of(Limit::Memory)).cloned(),
-        _ if cut_off => of(Limit::Disk).cloned().or(budget.file.map(|bytes| Reached::DiskBytes { bytes })),
+        _ if cut_off => of(Limit::Disk).or(reached.first()).cloned(),
         _ => reached.first().cloned(),
     };
     let failure = match &found {
         Some(found) if exit.reason == ExitReason::Killed => limited(found, "was ended"),
         Some(found) => limited(found, &end),
+        // Its own bound, or its own hand: what it may have was looked at.
+        None if cut_off => TurnFailure::new(TurnFailureKind::Harness, format!("the script {end}{TOO_LARGE}")),
         None => TurnFailure::new(TurnFailureKind::Harness, format!("the script {end}")),
     };
     let rest = reached.iter().filter(|reached| Some(*reached) != found.as_ref());
@@ -117,7 +119,7 @@ pub(super) fn judge_lost(reached: &[Reached]) -> Verdict {
 mod tests {
     use super::*;
 
-    const BUDGET: Budget = Budget { time: Duration::from_secs(2), named: true, output: 1 << 20, file: Some(10 << 30) };
+    const BUDGET: Budget = Budget { time: Duration::from_secs(2), named: true, output: 1 << 20 };
     const MEMORY: Reached = Reached::Memory { bytes: 96 << 20 };
     const PROCESSES: Reached = Reached::Processes { most: 64 };
     const DISK: Reached = Reached::DiskBytes { bytes: 10 << 30 };
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn a_verdict_is_of_the_limit_that_was_reached_or_of_the_script() {
         use ExitReason::{Exited, Killed, OutputLimit, TimeLimit};
-        let cases: [Case; 11] = [
+        let cases: [Case; 13] = [
             (exit(Exited, Some(0), None), &[], None, TurnState::Completed, ""),
             // Ended by its own hand, whatever the status looks like.
             (exit(Exited, Some(137), None), &[], None, TurnState::Failed, "the script ended with exit status 137"),
@@ -147,7 +149,9 @@ mod tests {
                 "and was ended",
             ),
             (exit(Killed, None, Some(9)), &[], None, TurnState::Failed, "the script was ended from outside"),
-            (exit(Exited, Some(153), None), &[], Some(Limit::Disk), TurnState::Failed, "10 GiB"),
+            (exit(Exited, Some(153), None), &[PROCESSES, DISK], Some(Limit::Disk), TurnState::Failed, "10 GiB"),
+            (exit(Exited, Some(153), None), &[], None, TurnState::Failed, "exit status 153, which tells of a file"),
+            (exit(Exited, None, Some(25)), &[], None, TurnState::Failed, "signal 25, which tells of a file"),
             (exit(OutputLimit, None, Some(9)), &[], Some(Limit::Output), TurnState::Failed, "(sessions.output)"),
             (exit(TimeLimit, None, Some(9)), &[], Some(Limit::Time), TurnState::BudgetReached, "than the 2 seconds"),
             (exit(Exited, None, None), &[], None, TurnState::Failed, "the script ended without a status"),

@@ -35,21 +35,32 @@ pub(crate) struct Quota {
     limits: SandboxLimits,
     /// The launcher, where it has to measure: a service that is an ordinary user cannot enter what a tenant has shut.
     measurer: Option<PathBuf>,
+    /// What was there when it was made, and how long it took to measure that.
+    before: (Usage, Duration),
 }
 
 impl Quota {
-    /// Bounds everything in the directories.
+    /// Bounds everything in the directories, with what they hold now. Blocking.
     pub(crate) fn total(directories: Vec<PathBuf>, limits: &SandboxLimits, measurer: Option<PathBuf>) -> Self {
-        Self { directories, bytes: limits.disk_bytes, files: limits.disk_files, limits: *limits, measurer }
+        let (bytes, files, before) = (limits.disk_bytes, limits.disk_files, (Usage::default(), Duration::ZERO));
+        let mut quota = Self { directories, bytes, files, limits: *limits, measurer, before };
+        let began = Instant::now();
+        quota.before = (quota.measure(), began.elapsed());
+        quota
     }
 
     /// Bounds what is added to what the directories hold now. Blocking.
     pub(crate) fn growth(directories: Vec<PathBuf>, limits: &SandboxLimits, measurer: Option<PathBuf>) -> Self {
         let mut quota = Self::total(directories, limits, measurer);
-        let before = quota.measure();
+        let (before, _) = quota.before;
         quota.bytes = quota.bytes.saturating_add(before.bytes);
         quota.files = quota.files.saturating_add(before.inodes);
         quota
+    }
+
+    /// What was there when it was made, and how long it took to measure that.
+    pub(crate) fn before(&self) -> (Usage, Duration) {
+        self.before
     }
 
     /// What is there. Blocking. A directory that cannot be measured counts as too deep to measure.
@@ -97,9 +108,8 @@ impl Quota {
 }
 
 /// Looks until the sandbox has ended. A sandbox that used no processor time since the last look has written nothing; where nobody
-/// counts that, every look is taken.
+/// counts that, every look is taken. What is seen of an earlier command is not held against the one that has begun meanwhile.
 pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
-    sandbox.ledger.bound_disk(quota.clone());
     let quota = Arc::new(quota);
     let mut pause = PAUSE;
     let mut processor_time = None;
@@ -109,6 +119,7 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
             () = sandbox.ended() => return,
             () = tokio::time::sleep(pause) => {}
         }
+        let period = sandbox.ledger.period();
         let (watched, bounds) = (Arc::clone(&sandbox), Arc::clone(&quota));
         let look = blocking(move || {
             let used = watched.stats().cpu_micros;
@@ -129,7 +140,12 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
         let grown = usage.bytes.saturating_sub(std::mem::replace(&mut before, usage.bytes));
         let short = (grown > USUAL_GROWTH).then(|| quota.shortage(sandbox.host.config.disk_reserve)).flatten();
         pause = (took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE);
-        let (disk, crowd) = (sandbox.ledger.judge(&quota, usage), uncounted.processes);
+        if sandbox.ledger.period() != period {
+            // What the look was taken for may be over; the next one must not be spared.
+            processor_time = None;
+            continue;
+        }
+        let (disk, crowd) = (sandbox.ledger.judge(&quota, usage, period), uncounted.processes);
         crowd.into_iter().for_each(|limit| sandbox.ledger.note(limit));
         let Some(limit) = uncounted.memory.or(disk).or(short) else { continue };
         tracing::warn!(name = sandbox.name, ?usage, ?limit, "a sandbox has more than it may; ending its processes");

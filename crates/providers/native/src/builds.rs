@@ -128,8 +128,10 @@ impl Builds {
             pseudo_terminals: false,
         };
         let what = if matches!(spec.network, BuildNetwork::Only(_)) { "import" } else { "build" };
-        let egress = self.host.build_egress(&spec.network, format!("{what} of {}", spec.project_id))?;
+        let egress =
+            self.host.build_egress(&spec.network, spec.workspace_id, format!("{what} of {}", spec.project_id))?;
         let sandbox = Sandbox::launch(&self.host, shape, egress, None, String::new()).await?;
+        sandbox.ledger.bound_disk(quota.clone());
         Ok((sandbox, quota))
     }
 }

@@ -31,6 +31,7 @@ mod exec;
 mod fault;
 mod host;
 mod ids;
+mod in_memory;
 mod limits;
 mod ownership;
 mod plan;

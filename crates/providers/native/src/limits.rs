@@ -1,20 +1,27 @@
 //! What a sandbox ran into: the kernel's counters, the disk as it is measured, and the file systems in memory. Each finding is
 //! told once, so that whoever asks before a command and after it learns what happened in between.
+//!
+//! Ordering: what lies on disk is judged against what lay there when a command began ([`Ledger::begin`]). A measurement that was begun
+//! in an earlier period than it ended in says nothing about either and is dropped.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use stead_domain::environment::HOME;
 use stead_domain::limit::Reached;
 use stead_domain::ports::SandboxLimits;
 use stead_sandbox::cgroup::CgroupStats;
 use stead_sandbox::disk::Usage;
 
 use crate::accounting::Quota;
+use crate::in_memory::{Sight, look};
 
-/// Where file systems in memory lie: the last one in builds only.
-const IN_MEMORY: [&str; 3] = ["/tmp", "/dev/shm", HOME];
-const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// A measurement that takes no longer than this is no burden on a command that has succeeded.
+const CHEAP: Duration = Duration::from_millis(10);
+/// Growth that is nobody's doing: file systems settle late what they need for themselves. In bytes and in files; a small bound
+/// has a part of itself.
+const SETTLING: Usage = Usage { bytes: 256 << 10, inodes: 16, unvisited: 0 };
+const PARTS: u64 = 64;
 
 /// What one sandbox ran into.
 #[derive(Debug)]
@@ -32,10 +39,51 @@ struct Entries {
     kills: u64,
     /// Processes refused, as far as told.
     refusals: u64,
-    /// What lies on disk, when that is too much and somebody was told.
-    over: Usage,
-    /// The places in memory that are full, as far as told.
-    full: BTreeSet<&'static str>,
+    /// Grows when a command begins and when one has ended.
+    period: u64,
+    /// What lay on disk when the command began, or when somebody was told of it since.
+    baseline: Usage,
+    /// Something was written since that nobody has measured.
+    stale: bool,
+    /// How long the last measurement took.
+    took: Duration,
+    /// What was to be seen of the places in memory, as far as told.
+    seen: BTreeSet<Sight>,
+}
+
+impl Entries {
+    /// What of the counters is new.
+    fn counted(&mut self, stats: &CgroupStats, bounds: &SandboxLimits) -> Vec<Reached> {
+        let mut found = Vec::new();
+        let (kills, refusals) = (stats.out_of_memory_kills.unwrap_or(0), stats.processes_refused.unwrap_or(0));
+        if kills > std::mem::replace(&mut self.kills, kills) {
+            found.push(Reached::Memory { bytes: bounds.memory_bytes });
+        }
+        if refusals > std::mem::replace(&mut self.refusals, refusals) {
+            found.push(Reached::Processes { most: bounds.processes });
+        }
+        found
+    }
+
+    /// Judges a measurement. Too much is told when it is more than before; when it shrinks, somebody is cleaning up.
+    fn judge(&mut self, quota: &Quota, usage: Usage, bounds: &SandboxLimits) -> Option<Reached> {
+        let before = self.baseline;
+        let verdict = quota.verdict(&usage);
+        let settling = |most: u64, bound: u64| most.min(bound / PARTS);
+        let grows = usage.bytes > before.bytes.saturating_add(settling(SETTLING.bytes, bounds.disk_bytes))
+            || usage.inodes > before.inodes.saturating_add(settling(SETTLING.inodes, bounds.disk_files))
+            || usage.unvisited > before.unvisited;
+        self.stale = false;
+        self.baseline = match verdict {
+            Some(_) if !grows => Usage {
+                bytes: usage.bytes.min(before.bytes),
+                inodes: usage.inodes.min(before.inodes),
+                unvisited: usage.unvisited.min(before.unvisited),
+            },
+            _ => usage,
+        };
+        verdict.filter(|_| grows)
+    }
 }
 
 impl Ledger {
@@ -47,9 +95,11 @@ impl Ledger {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says what may lie on disk; without it nothing is measured.
+    /// Says what may lie on disk; without it nothing is measured. It is said once, by whoever launched the sandbox, before
+    /// anything runs there.
     pub(crate) fn bound_disk(&self, quota: Quota) {
-        // It is said once, by whoever launched the sandbox.
+        let mut entries = self.entries();
+        (entries.baseline, entries.took) = quota.before();
         let _ = self.quota.set(quota);
     }
 
@@ -61,56 +111,67 @@ impl Ledger {
         }
     }
 
-    /// Judges a measurement. Too much is told when it has grown since: one that shrinks is being cleaned up by somebody.
-    pub(crate) fn judge(&self, quota: &Quota, usage: Usage) -> Option<Reached> {
-        let mut entries = self.entries();
-        let verdict = quota.verdict(&usage);
-        let over = std::mem::replace(&mut entries.over, if verdict.is_some() { usage } else { Usage::default() });
-        let grows = usage.bytes > over.bytes || usage.inodes > over.inodes || usage.unvisited > over.unvisited;
-        verdict.filter(|_| grows)
+    /// The period that a measurement begins in.
+    pub(crate) fn period(&self) -> u64 {
+        self.entries().period
     }
 
-    /// What was reached since this was last asked, what explains most first. Measures the disk when it is to be `thorough`.
-    /// Blocking.
-    pub(crate) fn reached(&self, stats: &CgroupStats, pid: i32, thorough: bool) -> Vec<Reached> {
-        let measured = self.quota.get().filter(|_| thorough).and_then(|quota| self.judge(quota, quota.measure()));
-        let full = full_places(pid);
+    /// Judges a measurement that was begun in `period`, when that is still the one.
+    pub(crate) fn judge(&self, quota: &Quota, usage: Usage, period: u64) -> Option<Reached> {
         let mut entries = self.entries();
-        let mut found = Vec::new();
-        let (kills, refusals) = (stats.out_of_memory_kills.unwrap_or(0), stats.processes_refused.unwrap_or(0));
-        if kills > std::mem::replace(&mut entries.kills, kills) {
-            found.push(Reached::Memory { bytes: self.bounds.memory_bytes });
+        if entries.period != period {
+            return None;
         }
-        if refusals > std::mem::replace(&mut entries.refusals, refusals) {
-            found.push(Reached::Processes { most: self.bounds.processes });
+        entries.judge(quota, usage, &self.bounds)
+    }
+
+    /// A command is about to begin: what is there, and what was reached, is not its doing. Measures the disk where that is cheap,
+    /// or where nobody has since something was written. Blocking.
+    pub(crate) fn begin(&self, stats: &CgroupStats, pid: i32) {
+        let worth = {
+            let entries = self.entries();
+            entries.stale || entries.took <= CHEAP
+        };
+        let measured = self.measure_if(worth);
+        let seen = look(pid, &self.bounds);
+        let mut entries = self.entries();
+        entries.period += 1;
+        entries.counted(stats, &self.bounds);
+        entries.noted.clear();
+        entries.seen = seen.into_iter().map(|(sight, _)| sight).collect();
+        if let Some((_, usage, took)) = measured {
+            (entries.baseline, entries.took, entries.stale) = (usage, took, false);
         }
+    }
+
+    fn measure_if(&self, worth: bool) -> Option<(&Quota, Usage, Duration)> {
+        let (quota, began) = (self.quota.get().filter(|_| worth)?, Instant::now());
+        Some((quota, quota.measure(), began.elapsed()))
+    }
+
+    /// What was reached since this was last asked, what explains most first. Measures the disk when it is to be `thorough`, and
+    /// where that is cheap. Blocking.
+    pub(crate) fn reached(&self, stats: &CgroupStats, pid: i32, thorough: bool) -> Vec<Reached> {
+        let cheap = self.entries().took <= CHEAP;
+        let measured = self.measure_if(thorough || cheap);
+        let seen = look(pid, &self.bounds);
+        let mut entries = self.entries();
+        entries.period += 1;
+        entries.stale = true;
+        let measured = measured.and_then(|(quota, usage, took)| {
+            entries.took = took;
+            entries.judge(quota, usage, &self.bounds)
+        });
+        let mut found = entries.counted(stats, &self.bounds);
         for reached in std::mem::take(&mut entries.noted).into_iter().chain(measured) {
             if !found.contains(&reached) {
                 found.push(reached);
             }
         }
-        let before = std::mem::replace(&mut entries.full, full.iter().map(|(place, _)| *place).collect());
-        found.extend(full.into_iter().filter(|(place, _)| !before.contains(place)).map(|(_, reached)| reached));
+        let before = std::mem::replace(&mut entries.seen, seen.iter().map(|(sight, _)| sight.clone()).collect());
+        found.extend(seen.into_iter().filter(|(sight, _)| !before.contains(sight)).map(|(_, reached)| reached));
         found
     }
-}
-
-/// The file systems in memory, as seen by process 1 of a sandbox, that take nothing more.
-fn full_places(pid: i32) -> Vec<(&'static str, Reached)> {
-    let look = |place: &'static str| {
-        // The way to each is the launcher's own; a process that has ended has none.
-        let system = rustix::fs::statfs(format!("/proc/{pid}/root{place}")).ok()?;
-        if u64::try_from(system.f_type).ok()? != TMPFS_MAGIC {
-            return None;
-        }
-        let (name, block) = (place.to_owned(), u64::try_from(system.f_bsize).unwrap_or(0));
-        match (system.f_blocks, system.f_bavail, system.f_files, system.f_ffree) {
-            (1.., 0, ..) => Some((place, Reached::MemoryFull { place: name, bytes: system.f_blocks * block })),
-            (_, _, 1.., 0) => Some((place, Reached::MemoryFiles { place: name, files: system.f_files })),
-            _ => None,
-        }
-    };
-    IN_MEMORY.into_iter().filter_map(look).collect()
 }
 
 #[cfg(test)]
@@ -148,7 +209,7 @@ mod tests {
     fn too_much_on_disk_is_told_again_only_when_it_has_grown() {
         let ledger = Ledger::new(BOUNDS);
         let quota = Quota::total(Vec::new(), &BOUNDS, None);
-        let judge = |bytes, inodes| ledger.judge(&quota, Usage { bytes, inodes, unvisited: 0 });
+        let judge = |bytes, inodes| ledger.judge(&quota, Usage { bytes, inodes, unvisited: 0 }, 0);
         assert_eq!(judge(1000, 10), None);
         assert_eq!(judge(2000, 10), Some(Reached::DiskBytes { bytes: 1000 }));
         assert_eq!(judge(2000, 9), None);
@@ -156,5 +217,11 @@ mod tests {
         assert_eq!(judge(1500, 11), Some(Reached::DiskBytes { bytes: 1000 }));
         assert_eq!(judge(10, 1), None);
         assert_eq!(judge(10, 11), Some(Reached::DiskFiles { files: 10 }));
+        // Too little to be anybody's doing, until it adds up.
+        assert_eq!([2000, 2010, 2020].map(|bytes| judge(bytes, 1).is_some()), [true, false, true]);
+        // What was measured before a command began is not held against it, nor is what it finds.
+        let period = ledger.period();
+        ledger.begin(&CgroupStats::default(), i32::MAX);
+        assert_eq!(ledger.judge(&quota, Usage { bytes: 9000, ..Usage::default() }, period), None);
     }
 }

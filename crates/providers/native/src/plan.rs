@@ -37,8 +37,13 @@ pub(crate) struct Shape {
 /// How far one file may pass the bound on disk before a write to it fails.
 const PAST_THE_BOUND: u64 = 1 << 20;
 
+/// The most that one file may hold, in bytes.
+pub(crate) fn largest_file(limits: &SandboxLimits) -> u64 {
+    limits.disk_bytes.saturating_add(PAST_THE_BOUND)
+}
+
 /// Limits as the control groups take them.
-pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
+pub(crate) fn limits(host: &Host, limits: &SandboxLimits) -> Limits {
     Limits {
         memory_bytes: limits.memory_bytes,
         processes: limits.processes,
@@ -47,8 +52,8 @@ pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
         open_files: limits.open_files.saturating_mul(2),
         // The one part of the bound on disk that the kernel keeps without a quota. A file that was cut off there has passed the
         // bound, so that whoever measures afterwards sees why.
-        file_size: Some(limits.disk_bytes.saturating_add(PAST_THE_BOUND)),
-        io_bytes_per_second: None,
+        file_size: Some(largest_file(limits)),
+        io_bytes_per_second: host.config.disk_rate,
     }
 }
 
@@ -57,7 +62,7 @@ pub(crate) fn limits(limits: &SandboxLimits) -> Limits {
 fn process_limits(host: &Host, bounds: &SandboxLimits) -> Limits {
     let counted = host.cgroups.version_of(Controller::Pids).is_some();
     let processes = if counted { bounds.processes.saturating_mul(2) } else { bounds.processes };
-    Limits { processes, ..limits(bounds) }
+    Limits { processes, ..limits(host, bounds) }
 }
 
 /// The plan of a sandbox. Reads the host's layout, so it is for a blocking thread.

@@ -124,6 +124,14 @@ impl Provider for NativeProvider {
         Box::pin(Arc::clone(&self.sessions).inspect(environment))
     }
 
+    fn limits_noted(&self, environment: EnvironmentId) -> PortFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(sandbox) = self.sessions.live(environment) {
+                sandbox.limits_noted().await;
+            }
+        })
+    }
+
     /// Memory and processes are counted by the kernel; the disk is measured from time to time.
     fn limits_reached(&self, environment: EnvironmentId, thorough: bool) -> PortFuture<'_, Vec<Reached>> {
         Box::pin(async move {

@@ -243,6 +243,17 @@ impl Sandbox {
         Ok(record.clone())
     }
 
+    /// Notes what is there before something runs. Off the asynchronous threads.
+    pub(crate) async fn limits_noted(self: &Arc<Self>) {
+        let sandbox = Arc::clone(self);
+        let note = move || {
+            sandbox.ledger.begin(&sandbox.stats(), sandbox.launched.pid);
+            Ok(())
+        };
+        // What could not be noted is told too much of, and nothing worse.
+        let _ = blocking(note).await;
+    }
+
     /// The limits that were reached since this was last asked. Blocking; with `thorough` for as long as a walk of the disk takes.
     pub(crate) fn limits_reached(&self, thorough: bool) -> Vec<Reached> {
         self.ledger.reached(&self.stats(), self.launched.pid, thorough)
@@ -312,7 +323,7 @@ fn start_process(
     operation: Option<OperationId>,
     fingerprint: String,
 ) -> Result<Started, ProviderError> {
-    let cgroup = host.cgroups.create(&shape.name, &plan::limits(&shape.limits)).map_err(cgroup_failed)?;
+    let cgroup = host.cgroups.create(&shape.name, &plan::limits(host, &shape.limits)).map_err(cgroup_failed)?;
     let digest = hex(&Sha256::digest(token.as_bytes()));
     let plan = plan::plan(host, shape, cgroup, &digest, egress)?;
     let directory = host.run.of(&shape.name);

@@ -225,10 +225,15 @@ impl Sessions {
         self.end(held, Some(&record)).await?;
         let environment = record.environment;
         let shape = self.shape(&record, &spec);
-        let egress = self.host.session_egress(&spec.network, environment.to_string())?;
-        let sandbox = Sandbox::launch(&self.host, shape, egress, Some(operation), fingerprint).await?;
+        let egress = self.host.session_egress(&spec.network, workspace, environment.to_string())?;
         let directories = vec![self.files.work(environment), self.files.home(environment)];
-        let quota = Quota::total(directories, &self.host.config.limits, self.host.measurer());
+        let (limits, measurer) = (self.host.config.limits, self.host.measurer());
+        let (sandbox, quota) = tokio::join!(
+            Sandbox::launch(&self.host, shape, egress, Some(operation), fingerprint),
+            blocking(move || Ok(Quota::total(directories, &limits, measurer))),
+        );
+        let (sandbox, quota) = (sandbox?, quota?);
+        sandbox.ledger.bound_disk(quota.clone());
         tokio::spawn(accounting::watch(Arc::clone(&sandbox), quota));
         held.set(Some(Arc::clone(&sandbox)));
         Ok(sandbox.record().handle())

@@ -64,7 +64,6 @@ fn a_task_says_which_limit_it_reached_and_the_next_one_has_nothing_to_do_with_it
             "python3 -c 'import subprocess; [subprocess.Popen([\"sleep\", \"60\"]) for _ in range(100)]'".to_owned(),
         ),
         ("disk", disk, "head -c 40000000 /dev/zero > big".to_owned()),
-        ("disk", disk, "truncate -s 1T big".to_owned()),
         ("disk", disk, "python3 -c 'open(\"big\", \"wb\").write(bytes(40_000_000))'".to_owned()),
         ("disk", disk, "for n in 1 2 3 4 5; do head -c 6000000 /dev/zero > $n; done; sleep 60".to_owned()),
         ("disk", files, "python3 -c 'for n in range(5000): open(f\"f{n}\", \"w\")'; sleep 60".to_owned()),
@@ -83,10 +82,11 @@ fn a_task_says_which_limit_it_reached_and_the_next_one_has_nothing_to_do_with_it
     }
 
     // Its own hand, whatever the status looks like.
-    for script in ["kill -KILL $$", "bash -c 'kill -KILL $$'; exit $?", "exit 153"] {
+    let own_bound = "ulimit -f 100; head -c 1M /dev/zero > small";
+    for script in ["kill -KILL $$", "bash -c 'kill -KILL $$'; exit $?", "exit 153", "kill -XFSZ $$", own_bound] {
         let own = api.run(&harness, script);
-        let kind = if script == "exit 153" { "limit" } else { "harness" };
-        assert_eq!(own["metadata"]["stead_failure"]["kind"], kind, "{script}: {own:#}");
+        assert_eq!(own["metadata"]["stead_failure"]["kind"], "harness", "{script}: {own:#}");
+        assert_eq!(hit(&own), Vec::<String>::new());
     }
     // What is survived is a success, and noted.
     let crowd = "python3 -c '
@@ -122,6 +122,73 @@ except OSError as error: print(error.strerror, len(held))'";
     assert!(open.starts_with("Too many open files") && (240..256).contains(&most), "{open}");
     api.delete_sessions();
     leaves_nothing(&server, &api);
+}
+
+#[test]
+fn a_task_has_nothing_to_do_with_what_an_earlier_one_left() {
+    needs_root!();
+    let server =
+        TestServer::start(&[("sessions.network", "disabled"), ("native.memory", "256MiB"), ("native.disk", "32MiB")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let own = |ended: &Value| {
+        assert_eq!(ended["metadata"]["stead_failure"], json!({"kind": "harness"}), "{ended:#}");
+        assert_eq!(hit(ended), Vec::<String>::new());
+    };
+    let well = |ended: &Value, hits: &[&str]| {
+        assert_eq!((&ended["status"], hit(ended)), (&json!("completed"), hits.iter().map(|&hit| hit.into()).collect()));
+    };
+
+    // On disk: told to whom it was, and there for the next one to remove in its own time.
+    let disk = "wrote more to disk than the 32 MiB that this server gives a session (native.disk), and ";
+    let over = api.run(&harness, "for n in $(seq 6); do head -c 10M /dev/zero > f$n; done");
+    well(&over, &["disk"]);
+    let next = api.go_on(&over, "exit 2");
+    own(&next);
+    let cleared = api.go_on(&next, "sleep 5; rm f*");
+    well(&cleared, &[]);
+    let cut_off = api.go_on(&cleared, "head -c 100M /dev/zero > x");
+    assert_limited(&cut_off, "disk", &format!("{disk}ended with exit status 153"));
+    let next = api.go_on(&cut_off, "exit 153");
+    own(&next);
+    assert_limited(&api.go_on(&next, "head -c 20M /dev/zero > y; exit 2"), "disk", disk);
+    well(&api.go_on(&next, "sleep 5; rm x y"), &[]);
+
+    // In memory: full once more is told once more, and a large file there is not on disk.
+    let fill = "rm -f /tmp/*; for n in $(seq 20); do head -c 10M /dev/zero > /tmp/$n || exit 1; done";
+    let full =
+        "filled /tmp, which lies in memory and holds 128 MiB (a part of native.memory), and ended with exit status 1";
+    let filled = api.run(&harness, fill);
+    assert_limited(&filled, "disk", full);
+    let next = api.go_on(&filled, "exit 3");
+    own(&next);
+    let again = api.go_on(&next, fill);
+    assert_limited(&again, "disk", full);
+    let large = api.go_on(&again, "rm /tmp/*; head -c 100M /dev/zero > /tmp/large; exit 4");
+    let one_file =
+        "made a file in /tmp larger than the 32 MiB that one file may hold (native.disk), and ended with exit status";
+    assert_limited(&large, "disk", &format!("{one_file} 4"));
+    let next = api.go_on(&large, "exit 153");
+    own(&next);
+    assert_limited(&api.go_on(&next, "head -c 100M /dev/zero > /tmp/other"), "disk", &format!("{one_file} 153"));
+}
+
+#[test]
+fn a_build_of_a_workspace_without_room_says_so() {
+    needs_root!();
+    let server = TestServer::start(&[("sessions.network", "disabled"), ("native.workspace_slots", "1")]);
+    let api = Api::of(&server);
+    let id = api.environment("crowded", &[("setup.sh", "exit 0")]);
+    let harness = api.harness();
+    assert_eq!(api.run(&harness, "echo here")["status"], "completed");
+    let version = api.begin_build(&id);
+    let record = api.ended_build(&id, version);
+    assert_eq!(record["stead_failure"], json!({"kind": "limit", "limit": "quota"}), "{record:#}");
+    let error = text(&record["error"]);
+    assert!(error.starts_with("setup.sh: the workspace holds as many environments and build steps"), "{error}");
+    api.delete_sessions();
+    let version = api.begin_build(&id);
+    assert_eq!(api.ended_build(&id, version)["status"], "ready");
 }
 
 #[test]
@@ -239,8 +306,10 @@ fn a_build_says_how_much_there_was_and_notes_what_it_survived() {
         let error = text(&record["error"]);
         assert!(error.starts_with(&format!("setup.sh {sentence}")), "{error}");
     }
-    let record = build("kill -KILL $$");
-    assert_eq!(record["stead_failure"], json!({"kind": "step"}), "{record:#}");
+    for script in ["kill -KILL $$", "exit 153"] {
+        let record = build(script);
+        assert_eq!(record["stead_failure"], json!({"kind": "step"}), "{record:#}");
+    }
     let record = build(&format!("{HOG}; echo on"));
     assert_eq!(record["status"], "ready", "{record:#}");
     let noted = "setup.sh: it used more memory than the 128 MiB that this server gives a build step (builds.memory), and went on";

@@ -55,6 +55,9 @@ impl From<&BuildNetworkPolicy> for Network {
     }
 }
 
+/// What an object may have.
+const FIELDS: [&str; 2] = ["mode", "hosts"];
+
 #[derive(Debug, Deserialize)]
 struct Object {
     mode: String,
@@ -76,6 +79,11 @@ fn policy<P>(value: &Value, param: &str, restricted: fn(AllowedHosts) -> P) -> R
 where
     P: FromStr<Err = Error>,
 {
+    let shown = |text: &str| text.chars().take(40).flat_map(char::escape_default).collect::<String>();
+    if let Some(name) = value.as_object().and_then(|object| object.keys().find(|key| !FIELDS.contains(&key.as_str()))) {
+        let message = format!("`{param}` has the fields `mode` and `hosts`, and not `{}`", shown(name));
+        return Err(Error::invalid(param, message));
+    }
     let Object { mode, hosts } = match value {
         Value::String(word) => Object { mode: word.clone(), hosts: None },
         value => Object::deserialize(value).map_err(|_| {
@@ -94,8 +102,11 @@ where
         return Err(Error::invalid(param, format!("`hosts` go with the mode `{RESTRICTED}` and with no other")));
     }
     // The text form of the core has the names behind the word, which this form has not.
-    let word = if mode.contains(char::is_whitespace) { "" } else { mode.as_str() };
-    word.parse().map_err(|error: Error| error.at(param))
+    if mode.contains(char::is_whitespace) {
+        let message = format!("`{}` is no word; `hosts` go with the mode `{RESTRICTED}` in an object", shown(&mode));
+        return Err(Error::invalid(param, message));
+    }
+    mode.parse().map_err(|error: Error| error.at(param))
 }
 
 #[cfg(test)]
@@ -142,10 +153,22 @@ mod tests {
             json!({"mode": "restricted", "hosts": ["10.0.0.1"]}),
             json!({"mode": "restricted", "hosts": "a.example"}),
             json!({"mode": "enabled", "hosts": ["a.example"]}),
+            json!({"mode": "enabled", "host": ["a.example"]}),
         ] {
             let error = read(&wrong, "stead_network").unwrap_err();
             assert_eq!(error.param.as_deref(), Some("stead_network"), "{wrong}");
             assert!(wrong == "registries" || read_of_builds(&wrong, "stead_build_network").is_err(), "{wrong}");
+        }
+        for (wrong, named) in [
+            (json!(" disabled"), "` disabled`"),
+            (json!("restricted a.example"), "`restricted a.example`"),
+            (json!("Enabled"), "`Enabled`"),
+            (json!({"mode": "restricted", "hosts": ["a.example"], "ports": [1]}), "`ports`"),
+        ] {
+            let message = read(&wrong, "x").unwrap_err().message;
+            assert!(message.contains(named), "{message}");
+            let message = read_of_builds(&wrong, "x").unwrap_err().message;
+            assert!(message.contains(named), "{message}");
         }
     }
 }

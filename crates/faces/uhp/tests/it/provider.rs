@@ -64,6 +64,10 @@ impl Provider for Nowhere {
         soon(Ok(Observed { exists: false, running: false, last_operation: None, handle: None }))
     }
 
+    fn limits_noted(&self, _: EnvironmentId) -> PortFuture<'_, ()> {
+        soon(())
+    }
+
     fn limits_reached(&self, _: EnvironmentId, _: bool) -> PortFuture<'_, Vec<Reached>> {
         soon(Vec::new())
     }
