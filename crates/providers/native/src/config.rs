@@ -64,6 +64,8 @@ pub struct NativeConfig {
     pub workspace_slots: Option<u32>,
     /// Limits of each session. Builds bring their own.
     pub limits: SandboxLimits,
+    /// What one sandbox may read from a disk, and write to it, in a second, in bytes, where control groups of version 2 have `io`.
+    pub disk_rate: Option<u64>,
     /// How much of the disk stays free for the service, in bytes: a sandbox that writes beyond is ended.
     pub disk_reserve: u64,
     /// The directory of our control groups; must differ between services on one machine.
@@ -103,6 +105,7 @@ impl NativeConfig {
                 disk_bytes: 10 << 30,
                 disk_files: 1_000_000,
             },
+            disk_rate: Some(256 << 20),
             disk_reserve: 512 << 20,
             cgroup_prefix: "stead".to_owned(),
             toolchains: Vec::new(),

@@ -75,6 +75,8 @@ pub struct NativeSettings {
     pub workspace_slots: Option<u32>,
     /// Limits of one environment.
     pub limits: SandboxLimits,
+    /// What a sandbox may read or write in a second, in bytes.
+    pub disk_rate: Option<u64>,
     /// How much of the disk stays free, in bytes.
     pub disk_reserve: u64,
     /// Certificate authorities shown in place of the host's own.
@@ -282,6 +284,7 @@ fn native(reader: &mut Reader) -> NativeSettings {
             disk_bytes: reader.size("native.disk"),
             disk_files: reader.count("native.disk_files", 16, 1_000_000_000),
         },
+        disk_rate: reader.optional_size("native.disk_rate"),
         disk_reserve: reader.size("native.disk_reserve"),
         ca_bundle: reader.path("native.ca_bundle"),
     }

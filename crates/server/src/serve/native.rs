@@ -20,6 +20,7 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.workspace_slots = settings.native.workspace_slots;
     node.clone_into(&mut config.node);
     config.limits = settings.native.limits;
+    config.disk_rate = settings.native.disk_rate;
     config.disk_reserve = settings.native.disk_reserve;
     config.cgroup_prefix = cgroup_prefix(node);
     config.toolchains = toolchains(data).context("failed to look for toolchains in the data directory")?;
