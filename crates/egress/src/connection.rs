@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
-use stead_outbound::{Dialer, NameRule};
+use stead_outbound::{Dialer, Host, NameRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UnixStream};
@@ -19,6 +19,7 @@ use crate::journal::{Journal, Record};
 use crate::lines::{Line, Lines};
 use crate::refusal::{Dialect, Failure, Refusal};
 use crate::request::Request;
+use crate::shares::{GroupShare, Holding, Shares};
 use crate::target::Target;
 use crate::{Policy, RefusalCode, forward, request, socks, tunnel};
 
@@ -31,6 +32,8 @@ const SEND_BUFFER: usize = 1024 * 1024;
 const NARROW_BUFFER: usize = 64 * 1024;
 /// Questions of one sandbox to the resolver at once.
 const QUESTIONS: usize = 12;
+/// Time to wait for a turn to ask the resolver.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Lines of one sandbox in the log, each minute.
 const REFUSAL_LINES: u32 = 100;
 const TRANSFER_LINES: u32 = 600;
@@ -49,15 +52,17 @@ pub(crate) struct Shared {
     refusals: Lines,
     transfers: Lines,
     /// Turns to ask the resolver, which all sandboxes share: names that never answer must not take it away from the others.
-    questions: Semaphore,
+    questions: Arc<Semaphore>,
+    /// What it may have together with the others of its group.
+    pub(crate) share: GroupShare,
 }
 
 impl Shared {
-    pub(crate) fn new(policy: Policy, dialer: Arc<Dialer>, journal: Journal) -> Self {
+    pub(crate) fn new(policy: Policy, dialer: Arc<Dialer>, shares: &Arc<Shares>, journal: Journal) -> Self {
         let dial_policy = policy.dial_policy();
         let (refusals, transfers) = (Lines::a_minute(REFUSAL_LINES), Lines::a_minute(TRANSFER_LINES));
-        let questions = Semaphore::new(QUESTIONS);
-        Self { policy, dial_policy, dialer, counters: Arc::default(), journal, refusals, transfers, questions }
+        let (questions, share) = (Arc::new(Semaphore::new(QUESTIONS)), shares.of_group(&policy.group));
+        Self { policy, dial_policy, dialer, counters: Arc::default(), journal, refusals, transfers, questions, share }
     }
 
     pub(crate) async fn dial(&self, target: &Target, traffic: &Traffic) -> Result<TcpStream, Failure> {
@@ -66,9 +71,20 @@ impl Shared {
             Err(_) if matches!(self.policy.names, NameRule::Hosts(_)) => return Err(RefusalCode::AnotherHost.into()),
             admitted => admitted?,
         }
-        let turn = self.questions.acquire().await.map_err(io::Error::other)?;
-        let addresses = self.dialer.judge(host, port, &self.dial_policy).await?;
-        drop(turn);
+        let addresses = match host {
+            Host::Name(_) => {
+                // The sandbox's own turn first: of its group's it gets no more than the others then.
+                let turns = async {
+                    let own = Arc::clone(&self.questions).acquire_owned().await.map_err(io::Error::other)?;
+                    Ok::<_, io::Error>((own, self.share.question().await))
+                };
+                let Ok(turns) = timeout(PATIENCE, turns).await else {
+                    return Err(RefusalCode::TooManyConnections.into());
+                };
+                self.dialer.judge_in_turn(host, port, &self.dial_policy, Box::new(turns?)).await?
+            }
+            Host::Literal(_) => self.dialer.judge(host, port, &self.dial_policy).await?,
+        };
         let upstream = self.dialer.connect_judged(host, &addresses).await?;
         if !traffic.is_wide() {
             set_socket_recv_buffer_size(&upstream, NARROW_BUFFER).map_err(io::Error::from)?;
@@ -122,8 +138,8 @@ impl Shared {
     }
 }
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>, is_wide: bool) {
+/// Serves a connection to its end, and keeps its room until then.
+pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>, is_wide: bool, _room: Holding) {
     let traffic = Traffic::new(Arc::clone(&shared.counters), shared.policy.limits.total_bytes, is_wide);
     let traffic = Arc::new(traffic);
     if is_wide {
@@ -136,7 +152,9 @@ pub(crate) async fn serve(stream: UnixStream, shared: Arc<Shared>, is_wide: bool
     if traffic.is_exhausted() {
         return turn_away(&mut reader, &mut writer, &shared).await;
     }
-    match timeout(shared.policy.limits.idle, reader.fill(shared.policy.limits.head_bytes)).await {
+    // Only who has asked something may be silent for long.
+    let limits = &shared.policy.limits;
+    match timeout(limits.head.min(limits.idle), reader.fill(limits.head_bytes)).await {
         Ok(Ok(1..)) => {}
         // Nothing was asked.
         _ => return,
@@ -274,7 +292,8 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let policy = Policy { extra_allowed: vec![address], ports: stead_outbound::PortRule::Any, ..Policy::open("t") };
-        let shared = Shared::new(policy, Arc::new(Dialer::system(Vec::new())), Journal::Here);
+        let shares = Arc::new(Shares::new(None));
+        let shared = Shared::new(policy, Arc::new(Dialer::system(Vec::new())), &shares, Journal::Here);
         let target = Target::parse_authority(&address.to_string()).unwrap();
         let size = async |is_wide| {
             let traffic = Traffic::new(Arc::clone(&shared.counters), None, is_wide);

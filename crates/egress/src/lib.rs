@@ -27,6 +27,7 @@ mod refusal;
 mod request;
 mod response;
 mod server;
+mod shares;
 mod socks;
 mod splice;
 mod target;

@@ -13,6 +13,7 @@ use crate::connection::{Shared, serve};
 use crate::counters::Counters;
 use crate::journal::{Journal, Record};
 use crate::refusal::Refusal;
+use crate::shares::{Holding, Shares};
 use crate::{Policy, RefusalCode, Stats};
 
 /// Connections of a sandbox at once for which the kernel may keep much; it is nobody's account. The others are as good and slower.
@@ -30,10 +31,17 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Serves a listening socket under `policy`. Call it inside a Tokio runtime.
-    pub(crate) fn start(listener: UnixListener, policy: Policy, dialer: Arc<Dialer>, journal: Journal) -> Self {
-        let shared = Arc::new(Shared::new(policy, dialer, journal));
+    pub(crate) fn start(
+        listener: UnixListener,
+        policy: Policy,
+        dialer: Arc<Dialer>,
+        shares: &Arc<Shares>,
+        journal: Journal,
+    ) -> Self {
+        let room = shares.socket();
+        let shared = Arc::new(Shared::new(policy, dialer, shares, journal));
         let (counters, stop) = (Arc::clone(&shared.counters), CancellationToken::new());
-        let task = tokio::spawn(accept(listener, shared, stop.clone()));
+        let task = tokio::spawn(accept(listener, shared, stop.clone(), room));
         Self { counters, stop, task: Some(task) }
     }
 
@@ -60,7 +68,7 @@ impl Drop for Listening {
 }
 
 /// Accepts until stopped. The set of connections dies with this task, and every connection with the set.
-async fn accept(listener: UnixListener, shared: Arc<Shared>, stop: CancellationToken) {
+async fn accept(listener: UnixListener, shared: Arc<Shared>, stop: CancellationToken, _room: Holding) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -71,12 +79,13 @@ async fn accept(listener: UnixListener, shared: Arc<Shared>, stop: CancellationT
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     shared.counters.connections.fetch_add(1, Relaxed);
-                    if connections.len() >= shared.policy.limits.connections {
-                        turn_away(&stream, &shared);
-                    } else {
+                    let fits = connections.len() < shared.policy.limits.connections;
+                    if let Some(room) = fits.then(|| shared.share.connection()).flatten() {
                         let is_wide = connections.len() < WIDE_CONNECTIONS;
-                        connections.spawn(serve(stream, Arc::clone(&shared), is_wide));
+                        connections.spawn(serve(stream, Arc::clone(&shared), is_wide, room));
                         shared.counters.active.store(connections.len() as u64, Relaxed);
+                    } else {
+                        turn_away(&stream, &shared);
                     }
                 }
                 Err(error) => {

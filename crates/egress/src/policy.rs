@@ -13,6 +13,9 @@ use stead_outbound::{Host, HostName, NameRule, PortRule};
 pub struct Policy {
     /// Names the sandbox for the log: an environment or build id.
     pub label: String,
+    /// Whose sandbox it is: a workspace. All sandboxes of a group have one part of the process's connections and name lookups
+    /// together. The constructors make each sandbox a group of its own, named as its label.
+    pub group: String,
     /// Open, or exactly these hosts. Exact names also require a matching server name in every tunnel.
     pub names: NameRule,
     /// Ports for tunnels and for plain requests.
@@ -34,7 +37,7 @@ pub struct Limits {
     pub connections: usize,
     /// Time without a byte in either direction before a connection is closed.
     pub idle: Duration,
-    /// Time for a request head, and for a ClientHello, from its first byte.
+    /// Time for a request head, and for a ClientHello, from its first byte; and for that first byte of a new connection.
     pub head: Duration,
     /// Size of a request head in bytes.
     pub head_bytes: usize,
@@ -77,7 +80,8 @@ impl Policy {
 
     fn new(label: String, names: NameRule, ports: PortRule) -> Self {
         let (registry_hosts, extra_allowed) = (BTreeSet::new(), Vec::new());
-        Self { label, names, ports, registry_hosts, extra_allowed, limits: Limits::default() }
+        let group = label.clone();
+        Self { label, group, names, ports, registry_hosts, extra_allowed, limits: Limits::default() }
     }
 
     /// Whether a tunnel must show its server name.

@@ -11,6 +11,7 @@ use tokio::net::UnixListener;
 
 use crate::journal::Journal;
 use crate::listening::Listening;
+use crate::shares::Shares;
 use crate::{Policy, Stats};
 
 /// Any uid may connect: who sees the socket at all is decided by the directory and the mounts it lies in.
@@ -20,6 +21,7 @@ const SOCKET_MODE: u32 = 0o666;
 #[derive(Clone, Debug)]
 pub struct Egress {
     dialer: Arc<Dialer>,
+    shares: Arc<Shares>,
 }
 
 /// The socket could not be opened.
@@ -33,9 +35,10 @@ pub struct OpenError {
 }
 
 impl Egress {
-    /// A proxy that dials through `dialer`.
+    /// A proxy that dials through `dialer`. Connections are bounded by sandbox alone here: what descriptors this process has, and
+    /// needs for other things, is not the proxy's to know.
     pub fn new(dialer: Arc<Dialer>) -> Self {
-        Self { dialer }
+        Self { dialer, shares: Arc::new(Shares::new(None)) }
     }
 
     /// Listens on a unix socket at `path` (at most 107 bytes; mode 0666; a stale socket there is replaced, its
@@ -49,7 +52,7 @@ impl Egress {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(SOCKET_MODE))
             .map_err(|error| failed("open up", error))?;
         let identity = identity(&path).map_err(|error| failed("inspect", error))?;
-        let listening = Listening::start(listener, policy, Arc::clone(&self.dialer), Journal::Here);
+        let listening = Listening::start(listener, policy, Arc::clone(&self.dialer), &self.shares, Journal::Here);
         let file = SocketFile { path, identity };
         Ok(EgressHandle { file, listening })
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::deny::classify;
 use crate::host_addresses::OwnNetworks;
-use crate::{Denied, DenyReason, DialError, Host, HostAddresses, Policy, Resolver, SystemResolver};
+use crate::{Denied, DenyReason, DialError, Host, HostAddresses, Policy, Resolver, SystemResolver, Turn};
 
 /// Addresses of one name that are tried; a name server may list thousands.
 const MAX_ADDRESSES: usize = 16;
@@ -51,11 +51,23 @@ impl Dialer {
     /// Admits, resolves and judges; returns the addresses that may be connected to, in the resolver's order, at least
     /// one. A caller that connects by itself must use these and never resolve the name again.
     pub async fn judge(&self, host: &Host, port: u16, policy: &Policy) -> Result<Vec<SocketAddr>, DialError> {
+        self.judge_in_turn(host, port, policy, Box::new(())).await
+    }
+
+    /// [`judge`](Self::judge) for a caller that bounds its questions: `turn` is dropped when the resolver is done with the name,
+    /// which may be long after this has given up on it.
+    pub async fn judge_in_turn(
+        &self,
+        host: &Host,
+        port: u16,
+        policy: &Policy,
+        turn: Turn,
+    ) -> Result<Vec<SocketAddr>, DialError> {
         policy.admit(host, port)?;
         let addresses = match host {
             Host::Literal(address) => vec![*address],
             Host::Name(name) => {
-                let answer = timeout(self.deadlines.resolve, self.resolver.resolve(name)).await;
+                let answer = timeout(self.deadlines.resolve, self.resolver.resolve_in_turn(name, turn)).await;
                 let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
                 answer.map_err(|source| DialError::Resolve { host: host.clone(), source })?
             }

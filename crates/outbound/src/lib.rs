@@ -22,4 +22,4 @@ pub use error::{Denied, DialError};
 pub use host::{Host, HostName, InvalidHost};
 pub use host_addresses::{HostAddresses, Network, OwnNetworks};
 pub use policy::{NameRule, Policy, PortRule};
-pub use resolver::{Resolver, Resolving, SystemResolver};
+pub use resolver::{CONCURRENT_QUESTIONS, Resolver, Resolving, SystemResolver, Turn};

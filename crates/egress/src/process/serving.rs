@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::process::{Resource, getrlimit};
 use stead_outbound::Dialer;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -17,6 +18,7 @@ use super::messages::{Order, Outcome, Report, What};
 use crate::Policy;
 use crate::journal::{Journal, Record, Relay};
 use crate::listening::Listening;
+use crate::shares::Shares;
 
 /// Threads that move bytes. Names are resolved on others.
 const WORKERS: usize = 2;
@@ -31,7 +33,8 @@ const LAST_LINE: Duration = Duration::from_secs(1);
 ///
 /// What a confined process needs for it: the network of the host; to read what the C library reads to resolve names, and
 /// `/proc/net/fib_trie` and `/proc/net/if_inet6` for the machine's own addresses; threads; up to six descriptors for each
-/// connection and two for each socket. With `LOCALDOMAIN` set to nothing in its environment, names are taken as they are and no
+/// connection and two for each socket. How many there may be is read once, when this begins, and shared out among the groups of
+/// sandboxes. With `LOCALDOMAIN` set to nothing in its environment, names are taken as they are and no
 /// search list is added to them.
 pub fn serve(control: OwnedFd, dialer: Arc<Dialer>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,6 +51,7 @@ pub fn serve(control: OwnedFd, dialer: Arc<Dialer>) -> io::Result<()> {
 struct Serving {
     control: Arc<Control>,
     dialer: Arc<Dialer>,
+    shares: Arc<Shares>,
     journal: Journal,
     sockets: HashMap<u64, Listening>,
 }
@@ -58,7 +62,8 @@ impl Serving {
         let (journal, relay) = Journal::relayed();
         let (answers, waiting) = mpsc::channel(ANSWERS);
         let mut reporting = tokio::spawn(report(Arc::clone(&control), waiting, relay));
-        let mut serving = Self { control, dialer, journal, sockets: HashMap::new() };
+        let shares = Arc::new(Shares::new(getrlimit(Resource::Nofile).current));
+        let mut serving = Self { control, dialer, shares, journal, sockets: HashMap::new() };
         loop {
             let received = tokio::select! {
                 received = serving.control.receive::<Order>() => received,
@@ -87,7 +92,7 @@ impl Serving {
             What::Open => match opened(descriptors) {
                 Ok((listener, policy)) => {
                     let dialer = Arc::clone(&self.dialer);
-                    let listening = Listening::start(listener, policy, dialer, self.journal.clone());
+                    let listening = Listening::start(listener, policy, dialer, &self.shares, self.journal.clone());
                     let stats = listening.stats();
                     self.sockets.insert(socket, listening);
                     Outcome::Done(stats)

@@ -56,6 +56,23 @@ async fn silence_ends_a_connection() {
 }
 
 #[tokio::test]
+async fn only_who_has_asked_may_be_silent_for_long() {
+    let (address, _) = answering("\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").await;
+    let head = Duration::from_millis(300);
+    let proxy = Proxy::open(Policy::open("t"), &[address], |policy| policy.limits.head = head);
+    let mut asking = proxy.client().await;
+    let request = format!("GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n", address.port());
+    asking.write_all(request.as_bytes()).await.unwrap();
+    read_until(&mut asking, "hi").await;
+    let started = Instant::now();
+    assert_eq!(proxy.ask("").await, "");
+    assert!(started.elapsed() >= head / 2 && started.elapsed() < head * 10);
+    tokio::time::sleep(head).await;
+    asking.write_all(request.as_bytes()).await.unwrap();
+    read_until(&mut asking, "hi").await;
+}
+
+#[tokio::test]
 async fn a_head_must_arrive_in_time_and_in_size() {
     let head = Duration::from_millis(300);
     let proxy = Proxy::open(Policy::open("t"), &[], |policy| policy.limits.head = head);

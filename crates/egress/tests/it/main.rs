@@ -8,5 +8,6 @@ mod hello;
 mod plain;
 mod process;
 mod rules;
+mod shares;
 mod socks;
 mod tunnels;

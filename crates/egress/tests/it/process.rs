@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use stead_egress::process::{Remote, RemoteError};
 use stead_egress::{HostName, Policy, PortRule};
 use tokio::io::AsyncWriteExt;
@@ -19,7 +19,9 @@ use tokio::time::timeout;
 use crate::harness::{Log, Script, answering, dialer, read_all, read_until, refusal, upstream};
 
 const AS_PROXY: &str = "STEAD_TEST_AS_EGRESS";
-const SOON: Duration = Duration::from_secs(5);
+/// How many descriptors the process may have.
+pub(crate) const DESCRIPTORS: &str = "STEAD_TEST_EGRESS_DESCRIPTORS";
+pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// Not a test by itself: the other tests start this program again, with the control socket as its standard input, to have a
 /// proxy process.
@@ -27,6 +29,10 @@ const SOON: Duration = Duration::from_secs(5);
 fn the_proxy_process() {
     if std::env::var_os(AS_PROXY).is_none() {
         return;
+    }
+    if let Some(count) = std::env::var_os(DESCRIPTORS) {
+        let current = Some(count.to_str().unwrap().parse().unwrap());
+        setrlimit(Resource::Nofile, Rlimit { current, ..getrlimit(Resource::Nofile) }).unwrap();
     }
     let control = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     stead_egress::process::serve(control, Arc::new(dialer(Arc::new(Script::default())))).unwrap();
@@ -36,17 +42,22 @@ fn pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    remote: Remote,
+    pub(crate) remote: Remote,
     /// Our end of the control socket, to break its rules with.
     control: OwnedFd,
 }
 
 impl Process {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(environment: &[(&str, &str)]) -> Self {
         let (ours, theirs) = pair();
         let child = Command::new(std::env::current_exe().unwrap())
+            .envs(environment.iter().copied())
             .args(["--exact", "process::the_proxy_process", "--nocapture"])
             .env(AS_PROXY, "1")
             .stdin(Stdio::from(theirs))
@@ -78,31 +89,31 @@ impl Drop for Process {
 }
 
 /// A sandbox's socket as the service makes it.
-struct Socket {
+pub(crate) struct Socket {
     listener: UnixListener,
     directory: tempfile::TempDir,
 }
 
 impl Socket {
-    fn bind() -> Self {
+    pub(crate) fn bind() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self { listener: UnixListener::bind(directory.path().join("egress.sock")).unwrap(), directory }
     }
 
-    fn copy(&self) -> OwnedFd {
+    pub(crate) fn copy(&self) -> OwnedFd {
         self.listener.try_clone().unwrap().into()
     }
 
-    async fn client(&self) -> UnixStream {
+    pub(crate) async fn client(&self) -> UnixStream {
         UnixStream::connect(self.directory.path().join("egress.sock")).await.unwrap()
     }
 }
 
-fn policy(upstream: SocketAddr) -> Policy {
+pub(crate) fn policy(upstream: SocketAddr) -> Policy {
     Policy { ports: PortRule::Any, extra_allowed: vec![upstream], ..Policy::open("env_1") }
 }
 
-fn get(address: SocketAddr) -> String {
+pub(crate) fn get(address: SocketAddr) -> String {
     format!("GET http://a.test:{0}/secret-path HTTP/1.1\r\nHost: a.test:{0}\r\nCookie: secret\r\n\r\n", address.port())
 }
 

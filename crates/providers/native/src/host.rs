@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stead_domain::WorkspaceId;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{BuildNetwork, Endpoint, ProviderError};
 use stead_egress::{Host as EgressHost, HostName, Policy, PortRule};
@@ -85,13 +86,23 @@ impl Host {
     pub(crate) fn session_egress(
         &self,
         network: &NetworkPolicy,
+        workspace: WorkspaceId,
         label: String,
     ) -> Result<Option<Policy>, ProviderError> {
-        session_policy(&self.config, network, label)
+        Ok(of_workspace(workspace, session_policy(&self.config, network, label)?))
     }
 
     /// What a build may reach; `None` is nothing.
-    pub(crate) fn build_egress(&self, network: &BuildNetwork, label: String) -> Result<Option<Policy>, ProviderError> {
+    pub(crate) fn build_egress(
+        &self,
+        network: &BuildNetwork,
+        workspace: WorkspaceId,
+        label: String,
+    ) -> Result<Option<Policy>, ProviderError> {
+        Ok(of_workspace(workspace, self.build_policy(network, label)?))
+    }
+
+    fn build_policy(&self, network: &BuildNetwork, label: String) -> Result<Option<Policy>, ProviderError> {
         match network {
             BuildNetwork::Disabled => Ok(None),
             BuildNetwork::Restricted(hosts) => {
@@ -152,6 +163,11 @@ impl Host {
         self.cgroups.kill(name).and_then(|()| self.cgroups.remove(name)).map_err(cgroup_failed)?;
         self.run.remove(name).map_err(failed("clear the run directory", &self.run.of(name)))
     }
+}
+
+/// All sandboxes of a workspace share what one of them may take of the proxy.
+fn of_workspace(workspace: WorkspaceId, policy: Option<Policy>) -> Option<Policy> {
+    policy.map(|policy| Policy { group: workspace.to_string(), ..policy })
 }
 
 fn session_policy(

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stead_outbound::Dialer;
 use stead_sandbox::{Confinement, confine};
 
@@ -17,7 +18,7 @@ pub const EGRESS_NAME: &str = "stead-egress";
 /// In place of a user: that of the service.
 pub(super) const OWN_USER: &str = "own";
 
-/// Each connection takes up to six.
+/// Each connection takes up to six. More than these would be more than its memory can serve.
 const OPEN_FILES: u64 = 65_536;
 
 /// What resolving names takes: the configuration, which is read again when it changes, the libraries that it names, and the
@@ -55,8 +56,18 @@ fn run() -> Result<(), String> {
     let resolver = resolver.as_deref().and_then(Path::parent).filter(|directory| directory.parent().is_some());
     let readable = READABLE.iter().map(Path::new).filter(|path| path.exists()).chain(resolver);
     let readable: Vec<&Path> = readable.collect();
+    raise_open_files();
     confine(&Confinement { user, readable: &readable, open_files: OPEN_FILES })
         .map_err(|failure| format!("could not be confined at {:?}: {}", failure.step, failure.message))?;
     let dialer = Dialer::system(Vec::new());
     stead_egress::process::serve(control, Arc::new(dialer)).map_err(|error| chain(&error))
+}
+
+/// Raises the hard bound to [`OPEN_FILES`] where that is lower: the service's own may be for what it does itself. Confinement sets the
+/// other to the hard one, and only an ordinary user is left with fewer, which are shared out just the same.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|maximum| maximum < OPEN_FILES) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { maximum: Some(OPEN_FILES), ..limit });
+    }
 }
