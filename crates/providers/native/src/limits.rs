@@ -224,4 +224,30 @@ mod tests {
         ledger.begin(&CgroupStats::default(), i32::MAX);
         assert_eq!(ledger.judge(&quota, Usage { bytes: 9000, ..Usage::default() }, period), None);
     }
+
+    #[test]
+    fn what_was_too_dear_to_measure_is_measured_before_the_next_command() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(directory.path().join(name), vec![1; 3 << 20]).unwrap();
+        let bounds = SandboxLimits { disk_bytes: 2 << 20, disk_files: 100, ..BOUNDS };
+        let ledger = Ledger::new(bounds);
+        ledger.bound_disk(Quota::total(vec![directory.path().to_owned()], &bounds, None));
+        let stats = CgroupStats::default();
+        let over = [Reached::DiskBytes { bytes: 2 << 20 }];
+        let dear = || ledger.entries().took = CHEAP * 2;
+        dear();
+        write("unseen");
+        assert!(ledger.reached(&stats, i32::MAX, false).is_empty());
+        ledger.begin(&stats, i32::MAX);
+        assert!(ledger.reached(&stats, i32::MAX, true).is_empty(), "an earlier command's");
+        dear();
+        ledger.begin(&stats, i32::MAX);
+        write("own");
+        assert_eq!(ledger.reached(&stats, i32::MAX, true), over);
+        // Where it is cheap, one that succeeds is told as well.
+        ledger.entries().took = Duration::ZERO;
+        ledger.begin(&stats, i32::MAX);
+        write("more");
+        assert_eq!(ledger.reached(&stats, i32::MAX, false), over);
+    }
 }
