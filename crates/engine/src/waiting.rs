@@ -126,22 +126,38 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    const SHORT: Duration = Duration::from_millis(100);
+    const LONG: Duration = Duration::from_mins(5);
+
+    #[tokio::test]
     async fn a_turn_tries_again_within_its_budget_and_waits_for_an_answer_within_the_servers_bound() {
-        let cancelled = CancellationToken::new();
-        let waiting = Waiting::of_turn(Duration::from_secs(3), Duration::from_mins(5), cancelled.clone());
-        assert!(waiting.pause(Duration::from_secs(2)).await);
-        assert!(!waiting.pause(Duration::from_secs(2)).await, "the budget is spent");
+        let waiting = Waiting::of_turn(SHORT, SHORT * 10, CancellationToken::new());
+        assert!(waiting.pause(Duration::from_millis(1)).await);
+        assert!(!waiting.pause(LONG).await, "the budget is spent");
         assert!(!waiting.is_over(), "an attempt may be under way yet");
         assert_eq!(waiting.at(std::future::ready(1)).await, Some(1));
         assert_eq!(waiting.at(std::future::pending::<u8>()).await, None);
         assert!(waiting.is_over());
+        let waiting = Waiting::of_turn(LONG, SHORT, CancellationToken::new());
+        assert!(!waiting.pause(LONG).await, "the server's bound is less than the budget");
+    }
 
-        let waiting = Waiting::of_turn(Duration::from_hours(1), Duration::from_mins(5), cancelled.clone());
-        assert!(!waiting.pause(Duration::from_mins(6)).await, "the server's bound is less than the budget");
-        let waiting = Waiting::of_turn(Duration::from_hours(1), Duration::from_hours(1), cancelled.clone());
-        cancelled.cancel();
-        assert!(!waiting.pause(Duration::from_secs(1)).await);
-        assert!(waiting.is_over());
+    #[tokio::test]
+    async fn a_cancelled_turn_waits_for_nothing() {
+        let cancelled = CancellationToken::new();
+        let waiting = Waiting::of_turn(LONG, LONG, cancelled.clone());
+        let (paused, answer, ()) = tokio::join!(waiting.pause(LONG), waiting.at(std::future::pending::<u8>()), async {
+            cancelled.cancel();
+        });
+        assert!(!paused && answer.is_none() && waiting.is_over() && waiting.giving_up().is_over());
+    }
+
+    #[test]
+    fn a_turns_first_attempt_waits_for_no_backoff_and_its_later_ones_for_a_short_one() {
+        let turn = Waiting::of_turn(LONG, LONG, CancellationToken::new());
+        assert_eq!(turn.backoff(false, LONG), Duration::ZERO);
+        assert_eq!(turn.backoff(true, LONG), LONGEST_PAUSE);
+        assert_eq!(turn.backoff(true, SHORT), SHORT);
+        assert_eq!(Waiting::without_end().backoff(false, LONG), LONG);
     }
 }

@@ -136,7 +136,10 @@ fn a_task_waits_for_a_place_no_longer_than_it_may_and_the_next_one_tries_again()
         }
         let began = Instant::now();
         let ended = ours.ask(&body).ok();
-        assert_eq!((&ended["status"], &ended["stead"]["failure"]["kind"]), (&json!("failed"), &json!("environment")));
+        assert_eq!(
+            (&ended["status"], &ended["metadata"]["stead_failure"]["kind"]),
+            (&json!("failed"), &json!("environment"))
+        );
         let message = text(&ended["error"]["message"]);
         assert!(message.contains("the workspace holds as many environments"), "{message}");
         assert!(message.contains("sessions that are deleted make room"), "{message}");
