@@ -442,6 +442,17 @@ fn an_ordinary_user_keeps_softer_bounds_and_says_them_alike() {
         let next = api.go_on(&ended, "exit 3");
         assert_eq!(next["metadata"]["stead_failure"], json!({"kind": "harness"}), "{script}: {next:#}");
     }
+    let over = api.run(&harness, "for n in 1 2 3; do head -c 10M /dev/zero > $n; done");
+    assert_eq!(over["status"], "completed", "{over:#}");
+    let next = api.go_on(&over, "exit 153");
+    assert_eq!(next["metadata"]["stead_failure"], json!({"kind": "harness"}), "{next:#}");
+    assert_eq!(api.go_on(&next, "sleep 5; rm 1 2 3")["status"], "completed");
+    let large = api.go_on(&next, "head -c 40M /dev/zero > /tmp/large; exit 4");
+    assert_limited(
+        &large,
+        "disk",
+        "made a file in /tmp larger than the 16 MiB that one file may hold (native.disk), and ",
+    );
     let body =
         json!({"input": "kill -STOP $PPID; sleep 60", "timeout_seconds": 1, "metadata": {"harness_id": harness}});
     assert_eq!(api.ask(&body).ok()["metadata"]["stead_failure"]["limit"], "time");
