@@ -59,6 +59,21 @@ fn proxies(parent: u32) -> Vec<i32> {
     found
 }
 
+/// Needed to raise a hard limit.
+const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
+/// The capabilities of this process.
+fn rights() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(line.trim(), 16).unwrap()
+}
+
+fn hard_open_files(limits: &str) -> u64 {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap_or(u64::MAX)
+}
+
 fn proxy() -> i32 {
     let [pid] = proxies(std::process::id())[..] else { panic!("not one proxy for one service") };
     pid
@@ -99,6 +114,11 @@ async fn the_proxy_is_nobody_and_reads_nothing_of_the_service() {
     assert_eq!(fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid(), 0);
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     assert!(limits.lines().any(|line| line.starts_with("Max core file size") && line.contains(" 1 ")), "{limits}");
+    // More than the service itself may have, where it may give that.
+    let own = fs::read_to_string("/proc/self/limits").unwrap();
+    let may_raise = rights() & CAP_SYS_RESOURCE != 0;
+    let expected = if may_raise { 65_536 } else { hard_open_files(&own).min(65_536) };
+    assert_eq!(hard_open_files(&limits), expected);
     assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap_or_default(), b"");
 
     // Whoever has its user reads none of the service's directories; the proxy itself cannot even run what this runs.
