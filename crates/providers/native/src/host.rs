@@ -293,6 +293,14 @@ mod tests {
     }
 
     #[test]
+    fn sandboxes_of_a_workspace_are_one_group() {
+        let workspace: WorkspaceId =
+            format!("{}_018f3c2a7b4c7d3e9f6a5b4c3d2e1f01", WorkspaceId::PREFIX).parse().unwrap();
+        let groups = ["one", "two"].map(|label| of_workspace(workspace, Some(Policy::open(label))).unwrap().group);
+        assert_eq!(groups, [workspace.to_string(), workspace.to_string()]);
+    }
+
+    #[test]
     fn registries_are_hosts_with_or_without_a_port() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let found =
