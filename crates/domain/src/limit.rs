@@ -185,7 +185,8 @@ impl Reached {
                 format!("filled {place}, which lies in memory and holds {} files", count(*files))
             }
             Self::MemoryFile { place, bytes } => {
-                let option = if holder == Holder::Import { "limits.import".to_owned() } else { format!("{section}.disk") };
+                let option =
+                    if holder == Holder::Import { "limits.import".to_owned() } else { format!("{section}.disk") };
                 format!("made a file in {place} larger than the {} that one file may hold ({option})", size(*bytes))
             }
             Self::Output { bytes, option } => {

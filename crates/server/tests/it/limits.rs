@@ -186,6 +186,7 @@ fn a_build_of_a_workspace_without_room_says_so() {
     assert_eq!(record["stead_failure"], json!({"kind": "limit", "limit": "quota"}), "{record:#}");
     let error = text(&record["error"]);
     assert!(error.starts_with("setup.sh: the workspace holds as many environments and build steps"), "{error}");
+    assert!(!server.log().contains("a build broke"), "{}", server.log());
     api.delete_sessions();
     let version = api.begin_build(&id);
     assert_eq!(api.ended_build(&id, version)["status"], "ready");
