@@ -62,7 +62,7 @@ impl Leased {
             }
             Self::WorkspaceFull => {
                 let message = "the workspace holds as many environments and build steps as one workspace may have on this \
-                               machine; sessions that are deleted make room";
+                               machine (native.workspace_slots); sessions that are deleted make room";
                 Err(ProviderError::passing("workspace_full", message))
             }
         }
