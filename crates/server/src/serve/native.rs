@@ -20,6 +20,7 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.workspace_slots = settings.native.workspace_slots;
     node.clone_into(&mut config.node);
     config.limits = settings.native.limits;
+    config.limits.cpu_millis = beside_others(config.limits.cpu_millis, available_cores());
     config.disk_rate = settings.native.disk_rate;
     config.disk_reserve = settings.native.disk_reserve;
     config.cgroup_prefix = cgroup_prefix(node);
@@ -45,6 +46,15 @@ fn digest(text: &str) -> anyhow::Result<[u8; 32]> {
         *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16)?;
     }
     Ok(digest)
+}
+
+/// One session never takes every core: beside one that does, what others start waits for its turn again and again.
+fn beside_others(cpu_millis: u64, cores: u64) -> u64 {
+    cpu_millis.min(cores * 750)
+}
+
+fn available_cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
 }
 
 /// Two services on one machine have two data directories, so their nodes have two names.
@@ -73,7 +83,15 @@ fn toolchains(data: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::digest;
+    use super::{beside_others, digest};
+
+    #[test]
+    fn a_session_leaves_a_part_of_the_machine() {
+        assert_eq!(
+            [(2000, 1), (2000, 2), (2000, 8), (500, 2)].map(|(cpu, cores)| beside_others(cpu, cores)),
+            [750, 1500, 2000, 500]
+        );
+    }
 
     #[test]
     fn a_digest_is_sixty_four_digits() {
