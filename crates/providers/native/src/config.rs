@@ -15,7 +15,7 @@ pub const UIDS_PER_SLOT: u32 = 65_536;
 pub const DEFAULT_UID_BASE: u32 = 0x7000_0000;
 
 /// Where the services of a machine note which ids they have.
-const RANGES: &str = "/var/lib/stead-uids";
+pub const RANGES: &str = "/var/lib/stead-uids";
 
 const DEFAULT_SLOTS: u32 = 4096;
 

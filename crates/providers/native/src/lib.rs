@@ -49,7 +49,8 @@ mod slots;
 mod sweep;
 mod watcher;
 
-pub use config::{DEFAULT_UID_BASE, NativeConfig, RuntimeProgram, UIDS_PER_SLOT};
+pub use config::{DEFAULT_UID_BASE, NativeConfig, RANGES, RuntimeProgram, UIDS_PER_SLOT};
 pub use egress::{EGRESS_NAME, egress_main, started_as_egress};
+pub use ids::{IdHolder, accounts, range_of, services};
 pub use provider::NativeProvider;
 pub use stead_egress::PortRule;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stead_sandbox::cgroup::Controller;
 use stead_sandbox::{Exit, features, identity};
 
-use crate::fixture::{Bench, Groups, LAUNCHER, Mode, mode};
+use crate::fixture::{Bench, Groups, LAUNCHER, Mode, mode, skip};
 
 #[test]
 fn a_fork_bomb_stops_at_its_bound() {
@@ -31,7 +31,7 @@ fn a_fork_bomb_stops_at_its_bound() {
 fn a_memory_bomb_is_killed_and_counted() {
     let groups = Groups::new("memory");
     if groups.manager.version_of(Controller::Memory).is_none() {
-        println!("skipped: no memory controller");
+        skip("no memory controller");
         return;
     }
     let mut bench = Bench::new();
@@ -50,7 +50,7 @@ fn a_memory_bomb_is_killed_and_counted() {
 fn a_hog_gets_its_share_of_processor_time() {
     let groups = Groups::new("cpu");
     if groups.manager.version_of(Controller::Cpu).is_none() {
-        println!("skipped: no cpu controller");
+        skip("no cpu controller");
         return;
     }
     let mut bench = Bench::new();
@@ -133,7 +133,7 @@ fn a_group_is_emptied_without_its_first_process() {
     let mut bench = Bench::new();
     let group = groups.manager.create("one", &bench.plan.limits).unwrap();
     if group.unified.is_none() && group.legacy.is_empty() {
-        println!("skipped: this user has no control groups here");
+        skip("this user has no control groups here");
         return;
     }
     bench.plan.cgroup = Some(group);
@@ -202,7 +202,7 @@ fn one_process_cannot_have_more_memory_than_all_should_where_nothing_else_bounds
     assert_eq!(ran.output, "(134217728, 134217728)\nrefused\n1048576\n");
     let groups = Groups::new("data");
     if groups.manager.version_of(Controller::Memory).is_none() {
-        println!("skipped: no memory controller");
+        skip("no memory controller");
         return;
     }
     bench.plan.cgroup = Some(groups.manager.create("one", &bench.plan.limits).unwrap());

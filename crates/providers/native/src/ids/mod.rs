@@ -5,5 +5,7 @@ mod place;
 mod registry;
 mod users;
 
+pub use accounts::{IdHolder, accounts};
 pub(crate) use place::claim;
+pub use registry::{range_of, services};
 pub(crate) use users::{RUN_ID, Users};

@@ -124,7 +124,8 @@ fn choose(
 }
 
 fn find(config: &NativeConfig, registry: &Registry) -> Result<u32, ProviderError> {
-    registry.find(config.slots, &accounts::taken(Path::new("/etc"))).ok_or_else(|| {
+    let taken: Vec<Range<u32>> = accounts(Path::new("/etc")).into_iter().map(|holder| holder.ids).collect();
+    registry.find(config.slots, &taken).ok_or_else(|| {
         let message = format!(
             "no range of user ids for {} slots is free on this machine; `native.slots` may be smaller",
             config.slots

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use super::accounts::IdHolder;
 use super::place::Place;
 use crate::config::{DEFAULT_UID_BASE, UIDS_PER_SLOT, fits};
 use crate::record::{read_json, write_json};
@@ -118,8 +119,18 @@ impl Registry {
     }
 }
 
-/// The ids of a service whose slot 0 begins at `base`, which [`fits`].
-pub(super) fn range_of(base: u32, slots: u32) -> Range<u32> {
+/// The services of a machine whose notes count, each by its data directory. Changes nothing, and leaves out what it cannot read.
+pub fn services(directory: &Path) -> Vec<IdHolder> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let notes = entries.filter_map(|entry| read_json::<Note>(&entry.path()).ok().flatten());
+    notes
+        .filter(Note::counts)
+        .map(|note| IdHolder { ids: note.range(), who: note.data.display().to_string() })
+        .collect()
+}
+
+/// The ids of a service whose slot 0 begins at `base`, which is above 0, with the egress proxy's, which is the one before.
+pub fn range_of(base: u32, slots: u32) -> Range<u32> {
     base - 1..base + slots * UIDS_PER_SLOT
 }
 

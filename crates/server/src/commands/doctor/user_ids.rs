@@ -1,31 +1,11 @@
 //! The host's user ids that sessions get, and who else may have them.
 
 use std::fs;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
-use stead_provider_native::UIDS_PER_SLOT;
+use stead_provider_native::{IdHolder, RANGES, UIDS_PER_SLOT, accounts, range_of};
 
 use super::Finding;
-
-/// Where the services of a machine note which ids they have.
-const NOTES: &str = "/var/lib/stead-uids";
-
-/// A note of another service.
-#[derive(Debug, Deserialize)]
-struct Note {
-    first: u32,
-    count: u32,
-    data: PathBuf,
-}
-
-/// Somebody who has ids of the host.
-#[derive(Debug, PartialEq, Eq)]
-struct Holder {
-    ids: Range<u32>,
-    who: String,
-}
 
 pub(super) fn findings(is_root: bool, uid_base: Option<u32>, slots: u32) -> Vec<Finding> {
     if !is_root {
@@ -39,7 +19,7 @@ pub(super) fn findings(is_root: bool, uid_base: Option<u32>, slots: u32) -> Vec<
         }
     }]
     .into_iter()
-    .chain(services(Path::new(NOTES)))
+    .chain(services(Path::new(RANGES)))
     .collect()
 }
 
@@ -66,9 +46,9 @@ fn account(uid: u32, passwd: &str) -> Finding {
     Finding::partial("account", text, Some(fix.to_owned()))
 }
 
-fn judge(base: u32, slots: u32, holders: &[Holder]) -> Finding {
+fn judge(base: u32, slots: u32, holders: &[IdHolder]) -> Finding {
     let name = "user id range";
-    let ids = base..base.saturating_add(slots.saturating_mul(UIDS_PER_SLOT));
+    let ids = range_of(base, slots);
     let clash: Vec<&str> = holders
         .iter()
         .filter(|holder| holder.ids.start < ids.end && ids.start < holder.ids.end)
@@ -82,41 +62,11 @@ fn judge(base: u32, slots: u32, holders: &[Holder]) -> Finding {
     Finding::missing(name, true, text, Some("leave native.uid_base unset, or choose another".to_owned()))
 }
 
-/// Accounts, groups and the ranges that users may map, by the host's files.
-fn accounts(etc: &Path) -> Vec<Holder> {
-    let read = |name: &str| fs::read_to_string(etc.join(name)).unwrap_or_default();
-    let mut holders = Vec::new();
-    for (file, what) in [("passwd", "account"), ("group", "group")] {
-        holders.extend(read(file).lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            let id: u32 = fields.nth(1)?.parse().ok()?;
-            Some(Holder { ids: id..id.saturating_add(1), who: format!("the {what} {name}") })
-        }));
-    }
-    for file in ["subuid", "subgid"] {
-        holders.extend(read(file).lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            let first: u32 = fields.next()?.trim().parse().ok()?;
-            let count: u32 = fields.next()?.trim().parse().ok()?;
-            Some(Holder { ids: first..first.saturating_add(count), who: format!("{name} in /etc/{file}") })
-        }));
-    }
-    holders
-}
-
 /// Other servers of this machine, each with its ids.
 fn services(notes: &Path) -> Option<Finding> {
-    let notes: Vec<String> = fs::read_dir(notes)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| serde_json::from_slice::<Note>(&fs::read(entry.path()).ok()?).ok())
-        .filter(|note| note.data.exists())
-        .map(|note| {
-            let last = note.first.saturating_add(note.count).saturating_sub(1);
-            format!("{} has {} to {last}", note.data.display(), note.first)
-        })
+    let notes: Vec<String> = stead_provider_native::services(notes)
+        .into_iter()
+        .map(|service| format!("{} has {} to {}", service.who, service.ids.start, service.ids.end.saturating_sub(1)))
         .collect();
     (!notes.is_empty()).then(|| Finding::good("user ids in use", format!("by data directory: {}", notes.join("; "))))
 }
@@ -162,7 +112,12 @@ mod tests {
         };
         write("5", Path::new("/nonexistent/data"));
         assert!(services(notes.path()).is_none());
-        write("6", notes.path());
+        // One counts when its data directory says the same.
+        let data = notes.path().join("data");
+        fs::create_dir_all(data.join("environments")).unwrap();
+        let place = serde_json::json!({"data": data, "node": "n", "uid_base": 6});
+        fs::write(data.join("environments/place.json"), place.to_string()).unwrap();
+        write("6", &data);
         assert!(services(notes.path()).unwrap().explanation.ends_with("has 5 to 14"));
     }
 }
