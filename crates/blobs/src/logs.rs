@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use stead_domain::ports::{LogChunk, LogError, LogName, Logs, PortFuture};
 
-use crate::segments::{SegmentReader, SegmentWriter};
+use crate::segments::{self, SegmentReader, SegmentWriter};
 use crate::trim::Trim;
 
 /// What a build's log keeps.
@@ -83,6 +83,13 @@ impl Logs for LocalLogs {
         })
     }
 
+    fn cut(&self, log: LogName, length: u64) -> PortFuture<'_, Result<(), LogError>> {
+        self.blocking(log, "cut", move |path, _| match log {
+            LogName::Turn(_) => or_empty(segments::cut(path, length), ()),
+            LogName::Build(..) => Ok(()),
+        })
+    }
+
     fn sync(&self, log: LogName) -> PortFuture<'_, Result<(), LogError>> {
         self.blocking(log, "make durable", |path, trim| {
             or_empty(SegmentWriter::open(path, trim).and_then(|w| w.sync()), ())
@@ -113,6 +120,12 @@ mod tests {
             logs.sync(log).await.unwrap();
         }
         assert_eq!(logs.read_kept(turn).await.unwrap().len(), 5 * (512 << 10));
+        for (length, left) in [(6 * (512 << 10), 5 * (512 << 10)), (5 * (512 << 10) - 3, 5 * (512 << 10) - 3)] {
+            logs.cut(turn, length).await.unwrap();
+            assert_eq!(logs.read_kept(turn).await.unwrap().len() as u64, left);
+        }
+        let unwritten = LogName::Turn("turn_018f3c2a7b4c7d3e9f6a5b4c3d2e1f01".parse().unwrap());
+        logs.cut(unwritten, 0).await.unwrap();
         let kept = String::from_utf8(logs.read_kept(build).await.unwrap()).unwrap();
         assert!(kept.starts_with('a') && kept.ends_with('e') && kept.contains("left out"));
         let chunk = logs.read(build, 300 << 10, 10).await.unwrap();

@@ -73,6 +73,15 @@ impl SegmentWriter {
     }
 }
 
+/// Shortens the file to `length` bytes; a shorter one stays.
+pub(crate) fn cut(path: &Path, length: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.len() > length {
+        file.set_len(length)?;
+    }
+    Ok(())
+}
+
 /// What one read of a segment gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SegmentChunk {

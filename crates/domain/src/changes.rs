@@ -2,6 +2,7 @@
 
 use crate::agent::Agent;
 use crate::attachment::Attachment;
+use crate::audit::AuditEntry;
 use crate::build::{Build, Layer};
 use crate::environment::Environment;
 use crate::event::Event;
@@ -54,6 +55,8 @@ pub enum RowChange {
 pub enum Fact {
     /// A file that a turn left.
     Artifact(Artifact),
+    /// Who did it.
+    Audit(AuditEntry),
     /// A retry identity; a scope that is taken makes the commit a conflict.
     Idempotency(IdempotencyRecord),
     /// A frozen layer. Several may have one key: the newest is taken.
@@ -115,7 +118,7 @@ macro_rules! into_fact {
 }
 
 into_row!(Agent, Attachment, Build, Environment, Key, Operation, Project, Session, Turn);
-into_fact!(Artifact => Artifact, IdempotencyRecord => Idempotency, Layer => Layer, Upload => Upload, Workspace => Workspace);
+into_fact!(Artifact => Artifact, AuditEntry => Audit, IdempotencyRecord => Idempotency, Layer => Layer, Upload => Upload, Workspace => Workspace);
 
 impl Changes {
     /// Nothing yet.

@@ -113,6 +113,8 @@ ids! {
     AgentId = "agent";
     /// One session's use of one environment.
     AttachmentId = "att";
+    /// An entry of the audit log.
+    AuditId = "audit";
     /// A computer an agent works on.
     EnvironmentId = "env";
     /// An uploaded file or an artifact.

@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod attachment;
+pub mod audit;
 pub mod build;
 pub mod changes;
 pub mod declared;
@@ -42,8 +43,8 @@ pub mod workspace;
 pub use digest::BlobId;
 pub use error::{Code, Error, ErrorKind, Result};
 pub use ids::{
-    AgentId, AttachmentId, EnvironmentId, FileId, KeyId, LayerId, OperationId, ProjectId, ServerId, SessionId, TurnId,
-    WorkspaceId,
+    AgentId, AttachmentId, AuditId, EnvironmentId, FileId, KeyId, LayerId, OperationId, ProjectId, ServerId, SessionId,
+    TurnId, WorkspaceId,
 };
 pub use path::SourcePath;
 pub use slug::Slug;

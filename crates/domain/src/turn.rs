@@ -5,6 +5,9 @@
 //! queued ─cancel→ cancelled      in_progress ─cancel→ cancelling ─tree is gone→ cancelled
 //! ```
 //!
+//! A server process that stops in order hands running turns over; its successor takes them over without a change of state. One that was
+//! lost hands nothing over, and its turns are interrupted.
+//!
 //! `cancelling` lies between a cancel's admission and the receipt that the process tree is gone. `interrupted` comes from a
 //! lost server, runtime or host and is never replayed. A turn that ends by itself while it is being cancelled counts as
 //! cancelled, with the output it had.
@@ -258,6 +261,8 @@ pub struct Turn {
 pub enum TurnEvent {
     /// Its environment is ready, the harness prepared: the input is about to be delivered.
     Promoted(Lease),
+    /// Another server process drives it from here on: the one that drove it handed it over.
+    TakenOver(Lease),
     /// The caller wants it to end.
     CancelRequested,
     /// The harness ended, or was ended, and its process tree is gone.
@@ -280,6 +285,7 @@ impl Turn {
                 self.lease = Some(lease);
                 self.started_at = Some(at);
             }
+            (State::InProgress | State::Cancelling, TurnEvent::TakenOver(lease)) => self.lease = Some(lease),
             (State::Queued, TurnEvent::CancelRequested) => self.end(State::Cancelled, at),
             (State::InProgress, TurnEvent::CancelRequested) => self.state = State::Cancelling,
             (state, TurnEvent::CancelRequested) if state == State::Cancelling || state.is_ended() => {}
@@ -354,6 +360,7 @@ pub(crate) mod tests {
         let ended = |state| TurnEvent::Ended { state, outcome: TurnOutcome::default() };
         let events = [
             ("promoted", TurnEvent::Promoted(Lease { holder, until: Timestamp::from_micros(9) })),
+            ("taken over", TurnEvent::TakenOver(Lease { holder, until: Timestamp::from_micros(9) })),
             ("cancel", TurnEvent::CancelRequested),
             ("completed", ended(TurnState::Completed)),
             ("failed", ended(TurnState::Failed)),
@@ -362,6 +369,7 @@ pub(crate) mod tests {
         ];
         let expected = |state: TurnState, event: &str| match (state.as_str(), event) {
             ("queued", "promoted") => Some("in_progress"),
+            ("in_progress" | "cancelling", "taken over") => Some(state.as_str()),
             ("queued", "cancel") => Some("cancelled"),
             ("in_progress" | "cancelling", "cancel") => Some("cancelling"),
             (ended, "cancel") => Some(match ended {

@@ -41,10 +41,10 @@ impl Engine {
     async fn recover(&self) -> Result<()> {
         let environments = self.store.environments_on(&self.node).await.map_err(store_failed)?;
         let owned: Vec<_> = environments.iter().map(|environment| environment.id).collect();
-        let ended = self.provider.sweep(&owned).await.map_err(provider_failed)?;
+        let swept = self.provider.sweep(&owned).await.map_err(provider_failed)?;
         let builds_ended = self.sandboxes.sweep_builds().await.map_err(provider_failed)?;
         for environment in environments {
-            if environment.state == EnvironmentState::Ready {
+            if environment.state == EnvironmentState::Ready && !swept.adopted.contains(&environment.id) {
                 let found = environment.transition(EnvironmentEvent::FoundStopped, self.now())?;
                 self.write_back(Changes::new().update(found)).await?;
             }
@@ -73,8 +73,12 @@ impl Engine {
         for operation in self.store.operations_unended(&self.node).await.map_err(store_failed)? {
             self.carry_out_in_background(operation.id);
         }
-        if ended + builds_ended + interrupted > 0 {
-            tracing::warn!(trees = ended + builds_ended, interrupted, "settled what an earlier server process left");
+        if swept.ended + builds_ended + interrupted > 0 {
+            tracing::warn!(
+                trees = swept.ended + builds_ended,
+                interrupted,
+                "settled what an earlier server process left"
+            );
         }
         self.purge_deleted_projects().await?;
         self.request_sweep();

@@ -124,6 +124,7 @@ async fn update_row(connection: &mut Connection, row: &Row) -> Result<(), Refusa
 async fn insert_fact(connection: &mut Connection, fact: &Fact) -> Result<(), Refusal> {
     match fact {
         Fact::Artifact(artifact) => insert(connection, artifact).await,
+        Fact::Audit(entry) => insert(connection, entry).await,
         Fact::Idempotency(record) => {
             let values = idempotency::record_values(record)?;
             one(connection, idempotency::TABLE, idempotency::INSERT, values).await

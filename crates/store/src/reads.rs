@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use sqlx::SqlStr;
 use stead_domain::agent::Agent;
 use stead_domain::attachment::{Attachment, Pin};
+use stead_domain::audit::AuditEntry;
 use stead_domain::build::{Build, Layer};
 use stead_domain::changes::Changes;
 use stead_domain::environment::Environment;
@@ -20,19 +21,24 @@ use stead_domain::source::SourceEntry;
 use stead_domain::turn::{Turn, TurnInput};
 use stead_domain::workspace::Workspace;
 use stead_domain::{
-    AgentId, BlobId, EnvironmentId, FileId, LayerId, OperationId, ProjectId, SessionId, Slug, SourcePath, Timestamp,
-    TurnId, WorkspaceId,
+    AgentId, AuditId, BlobId, EnvironmentId, FileId, LayerId, OperationId, ProjectId, SessionId, Slug, SourcePath,
+    Timestamp, TurnId, WorkspaceId,
 };
 
 use crate::apply::{CHUNK, project_and_paths, tuples};
 use crate::columns::{Reader, RowError, Values, values};
 use crate::driver::RawRow;
 use crate::rows::{
-    agent, artifact, attachment, build, environment, event, idempotency, key, layer, operation, project, session,
-    source, turn, upload, workspace,
+    agent, artifact, attachment, audit, build, environment, event, idempotency, key, layer, operation, project,
+    session, source, turn, upload, workspace,
 };
 use crate::store::SqlStore;
 use crate::table::Stored;
+
+/// One more than asked for tells whether others follow.
+fn one_more(limit: usize) -> usize {
+    limit.saturating_add(1).min(i64::MAX as usize)
+}
 
 type Read<'a, T> = PortFuture<'a, Result<T, StoreError>>;
 
@@ -210,8 +216,7 @@ impl Store for SqlStore {
     fn sessions_list(&self, workspace: WorkspaceId, filter: SessionFilter) -> Read<'_, Page<Session>> {
         Box::pin(async move {
             let before = filter.before.map_or_else(|| session::NEWEST.to_owned(), |id| id.to_string());
-            // One more than asked for tells whether older ones follow.
-            let limit = filter.limit.saturating_add(1).min(i64::MAX as usize);
+            let limit = one_more(filter.limit);
             let mut rows: Vec<Session> = match filter.agent_id {
                 None => self.all("list sessions", session::LIST, values![workspace, before, limit]).await?,
                 Some(agent) => {
@@ -221,6 +226,27 @@ impl Store for SqlStore {
             };
             let more = rows.len() > filter.limit;
             rows.truncate(filter.limit);
+            Ok(Page { rows, more })
+        })
+    }
+
+    fn audit_list(
+        &self,
+        workspace: Option<WorkspaceId>,
+        before: Option<AuditId>,
+        limit: usize,
+    ) -> Read<'_, Page<AuditEntry>> {
+        Box::pin(async move {
+            let before = before.map_or_else(|| audit::NEWEST.to_owned(), |id| id.to_string());
+            let mut rows: Vec<AuditEntry> = match workspace {
+                None => self.all("list the audit log", audit::LIST, values![before, one_more(limit)]).await?,
+                Some(workspace) => {
+                    let values = values![before, one_more(limit), workspace];
+                    self.all("list a workspace's audit log", audit::LIST_OF_WORKSPACE, values).await?
+                }
+            };
+            let more = rows.len() > limit;
+            rows.truncate(limit);
             Ok(Page { rows, more })
         })
     }

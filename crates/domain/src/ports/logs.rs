@@ -45,6 +45,10 @@ pub trait Logs: Send + Sync {
     /// The whole log as it is kept, with a line that states what is left out.
     fn read_kept(&self, log: LogName) -> PortFuture<'_, Result<Vec<u8>, LogError>>;
 
+    /// Cuts what lies behind the first `length` bytes of a turn's log off: a record that its writer did not live to finish. A build's log
+    /// is left as it is. Cutting a shorter or missing log does nothing.
+    fn cut(&self, log: LogName, length: u64) -> PortFuture<'_, Result<(), LogError>>;
+
     /// Makes everything appended so far durable.
     fn sync(&self, log: LogName) -> PortFuture<'_, Result<(), LogError>>;
 

@@ -18,11 +18,12 @@ pub use clock::{Clock, IdSource};
 pub use logs::{LogChunk, LogError, LogName, Logs};
 pub use provider::{
     BuildNetwork, BuildOverlay, BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Mount, MountSource, Observed,
-    Outcome, Provider, ProviderCapabilities, ProviderError, SandboxLimits, StartSpec,
+    Outcome, Provider, ProviderCapabilities, ProviderError, SandboxLimits, StartSpec, Swept,
 };
 pub use registries::{Checked, Registries};
 pub use runtime::{
-    Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, FileEntry, OutputStream, Program, Runtime, RuntimeError,
+    Adopted, Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, FileEntry, OutputStream, Program, Runtime,
+    RuntimeError,
 };
 pub use store::{CommitError, Committed, Page, SessionFilter, Store, StoreError};
 

@@ -156,10 +156,20 @@ pub trait Provider: Send + Sync {
     /// The runtime of a running environment, dialled anew or shared.
     fn link(&self, environment: EnvironmentId) -> PortFuture<'_, Result<Arc<dyn Runtime>, ProviderError>>;
 
-    /// Ends every process tree that an earlier server process left on this machine, and removes what it kept for
-    /// environments that are not in `owned`; the files of owned ones stay. Returns how many trees were ended. Called once
-    /// after a start, before anything else.
-    fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>>;
+    /// Settles what an earlier server process left on this machine. Environments in `owned` that still run as they were launched
+    /// are taken over: from here on they are this process's own, linked and inspected like any other. Every other process tree is
+    /// ended, and what was kept for environments that are not in `owned` is removed; the files of owned ones stay. Called once after
+    /// a start, before anything else.
+    fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<Swept, ProviderError>>;
+}
+
+/// What a sweep came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many process trees were ended.
+    pub ended: usize,
+    /// Environments that run and were taken over.
+    pub adopted: Vec<EnvironmentId>,
 }
 
 /// Limits of one sandbox.

@@ -28,6 +28,10 @@ pub enum Program {
 /// One command.
 #[derive(Debug, Clone)]
 pub struct ExecRequest {
+    /// Names it across connections and server processes; at most 64 bytes, unique within the life of an environment. A named
+    /// command's output is kept by the runtime until it is [acknowledged](Exec::acknowledge), so that another server process can
+    /// [take the command over](Runtime::adopt). One without a name ends with the connection that started it.
+    pub name: Option<String>,
     /// What it runs.
     pub program: Program,
     /// Its whole environment: nothing else is inherited.
@@ -98,6 +102,19 @@ pub trait Exec: Send {
 
     /// Ends the command's whole tree; `Exited` follows.
     fn kill(&mut self) -> PortFuture<'_, Result<(), RuntimeError>>;
+
+    /// States that the first `bytes` bytes of output, both streams together, are kept elsewhere: the runtime forgets them and takes
+    /// as many more. Of a command without a name, reading is acknowledging, and this does nothing. It is not sent while the
+    /// runtime has room enough, so it costs next to nothing.
+    fn acknowledge(&mut self, bytes: u64) -> PortFuture<'_, Result<(), RuntimeError>>;
+}
+
+/// What became of a command that is to be taken over.
+pub enum Adopted {
+    /// It runs, or its end was not read yet: its output from the byte that was asked for on, then its end.
+    Found(Box<dyn Exec>),
+    /// The runtime knows none of that name.
+    Unknown,
 }
 
 /// A regular file in an environment.
@@ -117,6 +134,10 @@ pub struct FileEntry {
 pub trait Runtime: Send + Sync {
     /// Runs a command.
     fn exec(&self, request: ExecRequest) -> PortFuture<'_, Result<Box<dyn Exec>, RuntimeError>>;
+
+    /// Takes a named command over, from whatever connection started it: what it writes to comes from here on, beginning with the
+    /// byte `from` of its output, which must not lie before what was acknowledged.
+    fn adopt<'a>(&'a self, name: &'a str, from: u64) -> PortFuture<'a, Result<Adopted, RuntimeError>>;
 
     /// Lists the regular files beneath a directory; links are never followed, at most `limit` entries. The flag says whether
     /// there were more.

@@ -3,6 +3,7 @@
 use super::PortFuture;
 use crate::agent::Agent;
 use crate::attachment::{Attachment, Pin};
+use crate::audit::AuditEntry;
 use crate::build::{Build, Layer};
 use crate::changes::Changes;
 use crate::digest::BlobId;
@@ -10,7 +11,9 @@ use crate::environment::Environment;
 use crate::event::Event;
 use crate::file::{Artifact, Upload};
 use crate::idempotency::{IdempotencyRecord, IdempotencyScope};
-use crate::ids::{AgentId, EnvironmentId, FileId, LayerId, OperationId, ProjectId, SessionId, TurnId, WorkspaceId};
+use crate::ids::{
+    AgentId, AuditId, EnvironmentId, FileId, LayerId, OperationId, ProjectId, SessionId, TurnId, WorkspaceId,
+};
 use crate::key::{Key, SecretDigest};
 use crate::operation::Operation;
 use crate::path::SourcePath;
@@ -177,6 +180,14 @@ pub trait Store: Send + Sync {
 
     /// The blobs that uploads, artifacts and the inputs of turns name, each at least once.
     fn blobs_of_files(&self, workspace: WorkspaceId) -> Read<'_, Vec<BlobId>>;
+
+    /// Who did what: newest first, at most `limit` entries that are older than `before`; of one workspace or of all.
+    fn audit_list(
+        &self,
+        workspace: Option<WorkspaceId>,
+        before: Option<AuditId>,
+        limit: usize,
+    ) -> Read<'_, Page<AuditEntry>>;
 
     /// What an earlier request of the same scope made.
     fn idempotency_fetch<'a>(&'a self, scope: &'a IdempotencyScope) -> Read<'a, Option<IdempotencyRecord>>;

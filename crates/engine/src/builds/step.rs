@@ -247,6 +247,7 @@ impl Engine {
         captured: &mut Option<Vec<u8>>,
     ) -> Result<ExecExit, Stopped> {
         let request = ExecRequest {
+            name: None,
             program: Program::Argv(command.argv.clone()),
             env: command.env.clone(),
             directory: command.directory.clone(),

@@ -147,6 +147,7 @@ impl Engine {
         }
         let budget = self.budget(turn);
         Ok(ExecRequest {
+            name: Some(turn.id.to_string()),
             program: Program::Script(turn.input.text.clone().into_bytes()),
             env,
             directory: WORKSPACE.to_owned(),

@@ -81,6 +81,10 @@ impl Exec for LinkExec {
     fn kill(&mut self) -> PortFuture<'_, Result<(), RuntimeError>> {
         Box::pin(async move { self.inner()?.kill().map_err(fault) })
     }
+
+    fn acknowledge(&mut self, _bytes: u64) -> PortFuture<'_, Result<(), RuntimeError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 impl Drop for LinkExec {

@@ -10,7 +10,7 @@ use stead_domain::limit::Reached;
 use stead_domain::network::NetworkMode;
 use stead_domain::ports::{
     BuildSandbox, BuildSandboxSpec, BuildSandboxes, Endpoint, Observed, Outcome, PortFuture, Provider,
-    ProviderCapabilities, ProviderError, Runtime, StartSpec,
+    ProviderCapabilities, ProviderError, Runtime, StartSpec, Swept,
 };
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_outbound::Dialer;
@@ -151,13 +151,14 @@ impl Provider for NativeProvider {
         })
     }
 
-    fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>> {
+    fn sweep<'a>(&'a self, owned: &'a [EnvironmentId]) -> PortFuture<'a, Result<Swept, ProviderError>> {
         let (sessions, owned): (_, BTreeSet<EnvironmentId>) =
             (Arc::clone(&self.sessions), owned.iter().copied().collect());
         Box::pin(async move {
             // Ahead of the first session; one that finds no proxy starts it itself, and says what is wrong.
             let _ = sessions.host.egress.start().await;
-            blocking(move || sweep::sweep_sessions(&sessions, &owned)).await
+            let ended = blocking(move || sweep::sweep_sessions(&sessions, &owned)).await?;
+            Ok(Swept { ended, adopted: Vec::new() })
         })
     }
 }

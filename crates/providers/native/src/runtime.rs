@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use stead_domain::ports::{Exec, ExecRequest, FileEntry, PortFuture, Runtime, RuntimeError};
+use stead_domain::ports::{Adopted, Exec, ExecRequest, FileEntry, PortFuture, Runtime, RuntimeError};
 use stead_link::LinkError;
 
 use crate::exec;
@@ -68,6 +68,10 @@ impl Runtime for NativeRuntime {
             request.time_limit = request.time_limit.into_iter().chain(self.time_limit).min();
             exec::begin(&self.sandbox.client().await?, request).await
         })
+    }
+
+    fn adopt<'a>(&'a self, _name: &'a str, _from: u64) -> PortFuture<'a, Result<Adopted, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(Adopted::Unknown)))
     }
 
     fn list_files<'a>(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use stead_domain::agent::Harness;
 use stead_domain::attachment::Pin;
+use stead_domain::audit::AuditTarget;
 use stead_domain::build::{BuildFailure, BuildState, Package, Stage, Version};
 use stead_domain::declared::Declared;
 use stead_domain::environment::{EnvironmentFailure, EnvironmentState};
@@ -13,8 +14,8 @@ use stead_domain::operation::{OperationKind, OperationState};
 use stead_domain::session::Face;
 use stead_domain::turn::{TurnInput, TurnOutcome, TurnState};
 use stead_domain::{
-    AgentId, AttachmentId, BlobId, EnvironmentId, FileId, KeyId, LayerId, OperationId, ProjectId, ServerId, SessionId,
-    Slug, SourcePath, Timestamp, TurnId, WorkspaceId,
+    AgentId, AttachmentId, AuditId, BlobId, EnvironmentId, FileId, KeyId, LayerId, OperationId, ProjectId, ServerId,
+    SessionId, Slug, SourcePath, Timestamp, TurnId, WorkspaceId,
 };
 
 use super::{Cause, Column, UnknownWord, from_int, from_json, from_text, text, to_json};
@@ -50,6 +51,7 @@ macro_rules! shown_columns {
 shown_columns!(
     AgentId,
     AttachmentId,
+    AuditId,
     BlobId,
     BuildNetworkPolicy,
     EnvironmentId,
@@ -116,6 +118,7 @@ json_columns!(
     EnvironmentFailure,
     TurnInput,
     TurnOutcome,
+    Vec<AuditTarget>,
     Vec<Package>,
     Vec<Pin>,
     Vec<String>,

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod artifact;
 pub(crate) mod attachment;
+pub(crate) mod audit;
 pub(crate) mod build;
 pub(crate) mod environment;
 pub(crate) mod event;

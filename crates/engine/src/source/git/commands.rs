@@ -121,6 +121,7 @@ impl Commands<'_> {
         let env: BTreeMap<String, String> =
             env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let request = ExecRequest {
+            name: None,
             program,
             env,
             directory: INSIDE.to_owned(),

@@ -8,7 +8,7 @@ use stead_domain::limit::Reached;
 use stead_domain::network::NetworkMode;
 use stead_domain::ports::{
     BuildSandbox, BuildSandboxSpec, BuildSandboxes, Checked, Endpoint, Observed, Outcome, PortFuture, Provider,
-    ProviderCapabilities, ProviderError, Registries, Runtime, StartSpec,
+    ProviderCapabilities, ProviderError, Registries, Runtime, StartSpec, Swept,
 };
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
@@ -76,8 +76,8 @@ impl Provider for Nowhere {
         soon(Err(refused()))
     }
 
-    fn sweep<'a>(&'a self, _: &'a [EnvironmentId]) -> PortFuture<'a, Result<usize, ProviderError>> {
-        soon(Ok(0))
+    fn sweep<'a>(&'a self, _: &'a [EnvironmentId]) -> PortFuture<'a, Result<Swept, ProviderError>> {
+        soon(Ok(Swept::default()))
     }
 }
 

@@ -55,7 +55,7 @@ fn a_restarted_server_ends_what_was_left() {
 
     life(async {
         let provider = fixture.open();
-        assert_eq!(provider.sweep(&[kept, unfinished]).await.unwrap(), 2);
+        assert_eq!(provider.sweep(&[kept, unfinished]).await.unwrap().ended, 2);
         assert_eq!(provider.sweep_builds().await.unwrap(), 1);
         assert!(pids.iter().all(|pid| !is_alive(*pid)));
         assert!(fixture.groups().is_empty());
@@ -70,7 +70,7 @@ fn a_restarted_server_ends_what_was_left() {
         known(provider.start(OperationId::new(&Ids), kept, workspace, &plain()).await).unwrap();
         let runtime = provider.link(kept).await.unwrap();
         assert_eq!(run(&*runtime, "cat /workspace/file; pgrep sleep").await.stdout, "before\n");
-        assert_eq!(provider.sweep(&[kept]).await.unwrap(), 0, "what this process runs is no leftover");
+        assert_eq!(provider.sweep(&[kept]).await.unwrap().ended, 0, "what this process runs is no leftover");
         assert_eq!(run(&*runtime, "echo alive").await.stdout, "alive\n");
         known(provider.delete(OperationId::new(&Ids), kept).await).unwrap();
     });

@@ -204,6 +204,7 @@ pub(crate) struct Ran {
 
 pub(crate) fn script(text: &str) -> ExecRequest {
     ExecRequest {
+        name: None,
         program: Program::Script(text.as_bytes().to_vec()),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         directory: "/".to_owned(),

@@ -57,7 +57,7 @@ async fn slots_are_leased_until_the_files_are_gone() {
     drop(provider);
     let provider = fixture.open();
     assert!(fixture.leases()["0"].contains(&late.to_string()));
-    assert_eq!(provider.sweep(&[late]).await.unwrap(), 0);
+    assert_eq!(provider.sweep(&[late]).await.unwrap().ended, 0);
     assert_eq!(fixture.leases().len(), 1, "the slots of environments that nobody owns are free");
     assert!(provider.inspect(late).await.unwrap().exists && !provider.inspect(environments[1]).await.unwrap().exists);
     known(provider.delete(OperationId::new(&Ids), late).await).unwrap();
