@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::changes::{Changes, Fact, Removal, Row, RowChange};
 use crate::ids::{AuditId, KeyId, WorkspaceId};
 use crate::time::Timestamp;
 
@@ -44,4 +45,86 @@ pub struct AuditTarget {
     pub kind: String,
     /// Its id; of a build, its project's id and its number.
     pub id: String,
+}
+
+impl AuditTarget {
+    /// One thing.
+    pub fn new(kind: &str, id: impl ToString) -> Self {
+        Self { kind: kind.to_owned(), id: id.to_string() }
+    }
+}
+
+impl Actor {
+    /// The entry that says of `changes` that this actor asked for them. Its workspace is that of what is changed.
+    pub fn entry(&self, id: AuditId, at: Timestamp, changes: &Changes) -> AuditEntry {
+        AuditEntry {
+            id,
+            at,
+            workspace_id: workspace(changes).unwrap_or(self.workspace_id),
+            key_id: self.key_id,
+            request_id: self.request_id.clone(),
+            action: self.action.clone(),
+            targets: targets(changes),
+        }
+    }
+}
+
+fn rows(changes: &Changes) -> impl Iterator<Item = &Row> {
+    changes.rows.iter().map(|change| match change {
+        RowChange::Insert(row) | RowChange::Update(row) => row,
+    })
+}
+
+/// Whose objects are changed: a commit that somebody asks for stays within one workspace.
+fn workspace(changes: &Changes) -> Option<WorkspaceId> {
+    let made = changes.facts.iter().find_map(|fact| match fact {
+        Fact::Workspace(workspace) => Some(workspace.id),
+        Fact::Upload(upload) => Some(upload.workspace_id),
+        _ => None,
+    });
+    made.or_else(|| {
+        rows(changes).find_map(|row| match row {
+            Row::Agent(row) => Some(row.workspace_id),
+            Row::Build(row) => Some(row.workspace_id),
+            Row::Environment(row) => Some(row.workspace_id),
+            Row::Key(row) => Some(row.workspace_id),
+            Row::Project(row) => Some(row.workspace_id),
+            Row::Session(row) => Some(row.workspace_id),
+            Row::Turn(row) => Some(row.workspace_id),
+            Row::Attachment(_) | Row::Operation(_) => None,
+        })
+    })
+}
+
+/// The nouns that callers know, each once, in the order of the changes. Attachments, operations and events come with them.
+fn targets(changes: &Changes) -> Vec<AuditTarget> {
+    let of_facts = changes.facts.iter().filter_map(|fact| match fact {
+        Fact::Workspace(workspace) => Some(AuditTarget::new("workspace", workspace.id)),
+        Fact::Upload(upload) => Some(AuditTarget::new("file", upload.id)),
+        Fact::Artifact(_) | Fact::Audit(_) | Fact::Idempotency(_) | Fact::Layer(_) => None,
+    });
+    let of_rows = rows(changes).filter_map(|row| match row {
+        Row::Agent(agent) => Some(AuditTarget::new("agent", agent.id)),
+        Row::Build(build) => Some(AuditTarget::new("build", format!("{}/{}", build.project_id, build.number))),
+        Row::Environment(environment) => Some(AuditTarget::new("environment", environment.id)),
+        Row::Key(key) => Some(AuditTarget::new("key", key.id)),
+        Row::Project(project) => Some(AuditTarget::new("project", project.id)),
+        Row::Session(session) => Some(AuditTarget::new("session", session.id)),
+        Row::Turn(turn) => Some(AuditTarget::new("turn", turn.id)),
+        Row::Attachment(_) | Row::Operation(_) => None,
+    });
+    let of_sources = changes.sources.iter().map(|(project, _)| AuditTarget::new("project", project));
+    let of_removals = changes.removals.iter().filter_map(|removal| match removal {
+        Removal::Session(id) => Some(AuditTarget::new("session", id)),
+        Removal::Source(id) => Some(AuditTarget::new("project", id)),
+        Removal::Upload(id) => Some(AuditTarget::new("file", id)),
+        Removal::Audit(_) | Removal::Deltas(_) | Removal::Layer(_) => None,
+    });
+    let mut targets = Vec::new();
+    for target in of_facts.chain(of_rows).chain(of_sources).chain(of_removals) {
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    targets
 }

@@ -14,6 +14,7 @@ use crate::operation::Operation;
 use crate::project::Project;
 use crate::session::Session;
 use crate::source::SourceEdit;
+use crate::time::Timestamp;
 use crate::turn::Turn;
 use crate::workspace::Workspace;
 
@@ -70,6 +71,8 @@ pub enum Fact {
 /// Bulk removals, carried out after the row changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
+    /// The entries of the audit log that are older than this.
+    Audit(Timestamp),
     /// The deltas of a turn that its finished items replace.
     Deltas(TurnId),
     /// A layer that no version names.

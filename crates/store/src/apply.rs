@@ -11,7 +11,7 @@ use stead_domain::{ProjectId, SourcePath};
 
 use crate::columns::{Columns, RowError, values};
 use crate::driver::{Connection, Value};
-use crate::rows::{event, idempotency, layer, session, source, upload};
+use crate::rows::{audit, event, idempotency, layer, session, source, upload};
 use crate::table::{Stored, Versioned};
 
 /// Rows per statement of those that take many. More would save PostgreSQL some round trips, but where places have numbers
@@ -227,6 +227,7 @@ pub(crate) fn project_and_paths(project: ProjectId, paths: &[SourcePath]) -> Res
 
 async fn remove(connection: &mut Connection, removal: &Removal) -> Result<(), Refusal> {
     match removal {
+        Removal::Audit(before) => any(connection, "audit_entries", audit::REMOVE_BEFORE, values![*before]?).await,
         Removal::Deltas(turn) => any(connection, Event::TABLE, event::REMOVE_DELTAS, values![*turn]?).await,
         Removal::Layer(layer) => any(connection, "layers", layer::REMOVE, values![*layer]?).await,
         Removal::Session(id) => {

@@ -14,7 +14,7 @@ use stead_domain::file::{Artifact, Upload};
 use stead_domain::idempotency::{IdempotencyRecord, IdempotencyScope};
 use stead_domain::key::{Key, SecretDigest};
 use stead_domain::operation::Operation;
-use stead_domain::ports::{CommitError, Committed, Page, PortFuture, SessionFilter, Store, StoreError};
+use stead_domain::ports::{CommitError, Committed, Page, PortFuture, SessionFilter, Store, StoreError, Tally};
 use stead_domain::project::Project;
 use stead_domain::session::Session;
 use stead_domain::source::SourceEntry;
@@ -29,7 +29,7 @@ use crate::apply::{CHUNK, project_and_paths, tuples};
 use crate::columns::{Reader, RowError, Values, values};
 use crate::driver::RawRow;
 use crate::rows::{
-    agent, artifact, attachment, audit, build, environment, event, idempotency, key, layer, operation, project,
+    agent, artifact, attachment, audit, build, census, environment, event, idempotency, key, layer, operation, project,
     session, source, turn, upload, workspace,
 };
 use crate::store::SqlStore;
@@ -248,6 +248,16 @@ impl Store for SqlStore {
             let more = rows.len() > limit;
             rows.truncate(limit);
             Ok(Page { rows, more })
+        })
+    }
+
+    fn census<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Tally>> {
+        Box::pin(async move {
+            let read = |row: &RawRow| {
+                let mut reader = Reader::new(row);
+                Ok(Tally { noun: reader.take()?, state: reader.take()?, count: reader.take()? })
+            };
+            self.map("count what lives", SqlStr::from_static(census::COUNT), values![node.to_owned()], read).await
         })
     }
 

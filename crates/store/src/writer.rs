@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stead_domain::Timestamp;
 use stead_domain::changes::Changes;
@@ -76,11 +76,21 @@ fn lost(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> CommitEr
 }
 
 impl Inbox {
-    /// Queues a commit and waits for its outcome.
+    /// Queues a commit and waits for its outcome. One that changes nothing asks whether the writer works, and is not counted.
     pub(crate) async fn commit(&self, changes: Changes) -> Result<Committed, CommitError> {
         let (answer, outcome) = oneshot::channel();
+        let (began, counts) = (Instant::now(), changes != Changes::default());
         self.queue.send(Message::Commit(changes, answer)).await.map_err(|_| lost(Closed))?;
-        outcome.await.unwrap_or_else(|_| Err(lost(Closed)))
+        let outcome = outcome.await.unwrap_or_else(|_| Err(lost(Closed)));
+        if counts {
+            metrics::histogram!("stead_store_commit_duration_seconds").record(began.elapsed().as_secs_f64());
+        }
+        match &outcome {
+            Err(CommitError::Conflict(_)) => metrics::counter!("stead_store_conflicts_total").increment(1),
+            Err(CommitError::Store(_)) => metrics::counter!("stead_store_failures_total").increment(1),
+            Ok(_) => {}
+        }
+        outcome
     }
 
     /// Lets the writer finish what is queued, disconnect and end.
@@ -171,6 +181,7 @@ impl Writer {
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
                     tracing::warn!(error, "the database connection was lost; connecting again");
+                    metrics::counter!("stead_store_reconnects_total").increment(1);
                 }
             }
         }
@@ -206,9 +217,18 @@ impl Writer {
             return Ok((Timestamp::default(), outcomes));
         }
         let at = self.now(connection).await?;
+        let began = Instant::now();
         connection.command("COMMIT").await?;
-        self.counters.commits.fetch_add(durable, Ordering::Relaxed);
-        self.counters.groups.fetch_add(1, Ordering::Relaxed);
+        let made =
+            changes.iter().zip(&outcomes).filter(|(change, outcome)| outcome.is_ok() && **change != Changes::default());
+        let made = made.count() as u64;
+        if made > 0 {
+            metrics::histogram!("stead_store_sync_duration_seconds").record(began.elapsed().as_secs_f64());
+            metrics::counter!("stead_store_commits_total").increment(made);
+            metrics::counter!("stead_store_groups_total").increment(1);
+            self.counters.commits.fetch_add(made, Ordering::Relaxed);
+            self.counters.groups.fetch_add(1, Ordering::Relaxed);
+        }
         Ok((at, outcomes))
     }
 

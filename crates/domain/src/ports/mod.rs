@@ -25,7 +25,7 @@ pub use runtime::{
     Adopted, Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, FileEntry, OutputStream, Program, Runtime,
     RuntimeError,
 };
-pub use store::{CommitError, Committed, Page, SessionFilter, Store, StoreError};
+pub use store::{CommitError, Committed, Page, SessionFilter, Store, StoreError, Tally};
 
 /// What a port's asynchronous call returns; the domain knows no runtime.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

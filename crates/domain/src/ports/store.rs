@@ -74,6 +74,17 @@ pub struct SessionFilter {
     pub limit: usize,
 }
 
+/// How many of something are in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// The noun: `turn`, `build`, `operation`, `environment`, `session`.
+    pub noun: String,
+    /// The state; `live` for sessions that are not deleted.
+    pub state: String,
+    /// How many.
+    pub count: u64,
+}
+
 type Read<'a, T> = PortFuture<'a, Result<T, StoreError>>;
 
 /// The store. Every read that takes a workspace sees that workspace alone; `fetch` may miss. Deleted projects, agents and
@@ -188,6 +199,10 @@ pub trait Store: Send + Sync {
         before: Option<AuditId>,
         limit: usize,
     ) -> Read<'_, Page<AuditEntry>>;
+
+    /// How many of what lives there is: on this machine turns and operations that are not ended, builds that wait or run and
+    /// environments that are not deleted; and everybody's sessions. States that nothing is in are left out.
+    fn census<'a>(&'a self, node: &'a str) -> Read<'a, Vec<Tally>>;
 
     /// What an earlier request of the same scope made.
     fn idempotency_fetch<'a>(&'a self, scope: &'a IdempotencyScope) -> Read<'a, Option<IdempotencyRecord>>;

@@ -5,6 +5,7 @@ pub(crate) mod artifact;
 pub(crate) mod attachment;
 pub(crate) mod audit;
 pub(crate) mod build;
+pub(crate) mod census;
 pub(crate) mod environment;
 pub(crate) mod event;
 pub(crate) mod idempotency;
