@@ -61,7 +61,9 @@ impl Engine {
         if changes == Changes::default() {
             return Ok(());
         }
+        self.faults.point("commit.begun");
         self.store.commit(changes).await?;
+        self.faults.point("commit.done");
         topics.dedup();
         topics.into_iter().for_each(|topic| self.hub.wake(topic));
         Ok(())

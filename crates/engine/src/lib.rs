@@ -44,6 +44,7 @@ pub use bootstrap::Bootstrap;
 pub use builds::{LogPart, LogStream};
 pub use collect::{CollectionReport, CollectionSettings};
 pub use engine::{Engine, Parts};
+pub use fault::MOMENTS;
 pub use limits::{GitSettings, Limits, Settings};
 pub use packages::{PackageCheck, Runtimes};
 pub use projects::{ProjectText, ProjectView};

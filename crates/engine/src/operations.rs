@@ -221,7 +221,9 @@ impl Engine {
             OperationKind::Delete => Answer::of(self.provider.delete(id, environment.id).await, |()| None),
         };
         self.faults.point(&format!("{}.called", kind.as_str()));
-        self.settle(operation, environment, answer).await
+        self.settle(operation, environment, answer).await?;
+        self.faults.point(&format!("{}.settled", kind.as_str()));
+        Ok(())
     }
 
     async fn settle(&self, operation: Operation, environment: Environment, answer: Answer) -> Result<()> {

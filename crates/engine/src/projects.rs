@@ -199,6 +199,7 @@ impl Engine {
             Ok((Changes::new().update(deleted).remove(Removal::Source(id)), ()))
         })
         .await?;
+        self.faults.point("project.deleted");
         self.purge_project(caller.workspace_id, id);
         Ok(())
     }

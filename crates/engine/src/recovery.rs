@@ -42,6 +42,7 @@ impl Engine {
         let environments = self.store.environments_on(&self.node).await.map_err(store_failed)?;
         let owned: Vec<_> = environments.iter().map(|environment| environment.id).collect();
         let swept = self.provider.sweep(&owned).await.map_err(provider_failed)?;
+        self.faults.point("recovery.swept");
         let builds_ended = self.sandboxes.sweep_builds().await.map_err(provider_failed)?;
         for environment in environments {
             if environment.state == EnvironmentState::Ready && !swept.adopted.contains(&environment.id) {
@@ -53,6 +54,7 @@ impl Engine {
         for turn in self.store.turns_unended(&self.node).await.map_err(store_failed)? {
             if matches!(turn.state, TurnState::InProgress | TurnState::Cancelling) {
                 self.interrupt(&turn).await?;
+                self.faults.point("recovery.turn");
                 interrupted += 1;
             }
         }
@@ -65,6 +67,7 @@ impl Engine {
                 self.blocking(move || remove_tree(&half).map_err(layout_failed)).await?;
                 let failed = build.transition(BuildEvent::Failed(BuildFailure::interrupted()), self.now())?;
                 self.write_back(Changes::new().update(failed)).await?;
+                self.faults.point("recovery.build");
                 interrupted += 1;
             } else {
                 self.work_on_build(workspace, project, number);
@@ -80,6 +83,7 @@ impl Engine {
                 "settled what an earlier server process left"
             );
         }
+        self.faults.point("recovery.done");
         self.purge_deleted_projects().await?;
         self.request_sweep();
         Ok(())

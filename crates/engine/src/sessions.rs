@@ -70,6 +70,7 @@ impl Engine {
                 Ok((changes.update(session), active))
             })
             .await?;
+        self.faults.point("session.deleted");
         if let Some(turn) = active {
             self.turns.cancel(turn);
         }

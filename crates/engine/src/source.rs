@@ -112,22 +112,26 @@ impl Engine {
         self.source_admit(caller, id, &write).await?;
         self.require_blob_room(caller.workspace_id, body.bytes).await?;
         let stored = self.adopt(caller.workspace_id, body).await?;
+        self.faults.point("source.stored");
         let _through = self.projects.enter(id).await;
-        self.decide(|| async {
-            let project = self.live_project(caller, id).await?;
-            let nearby = self.nearby(id, &write.path).await?;
-            let there = nearby.iter().find(|entry| entry.path == write.path);
-            // Decided on the rows that the commit compares with: of two writers that require the same, one is refused.
-            write.precondition.check(there)?;
-            let executable = write.executable.unwrap_or_else(|| there.is_some_and(SourceEntry::is_executable));
-            let at = self.now();
-            let kind = EntryKind::File { executable, size: stored.bytes, blob: stored.id };
-            let entry = SourceEntry { path: write.path.clone(), kind, modified_at: at };
-            let decision = source::write_file(&nearby, project.source, entry.clone())?;
-            self.require_file_room(project.source, decision.size)?;
-            Ok((edit(project, decision, at), entry))
-        })
-        .await
+        let written = self
+            .decide(|| async {
+                let project = self.live_project(caller, id).await?;
+                let nearby = self.nearby(id, &write.path).await?;
+                let there = nearby.iter().find(|entry| entry.path == write.path);
+                // Decided on the rows that the commit compares with: of two writers that require the same, one is refused.
+                write.precondition.check(there)?;
+                let executable = write.executable.unwrap_or_else(|| there.is_some_and(SourceEntry::is_executable));
+                let at = self.now();
+                let kind = EntryKind::File { executable, size: stored.bytes, blob: stored.id };
+                let entry = SourceEntry { path: write.path.clone(), kind, modified_at: at };
+                let decision = source::write_file(&nearby, project.source, entry.clone())?;
+                self.require_file_room(project.source, decision.size)?;
+                Ok((edit(project, decision, at), entry))
+            })
+            .await?;
+        self.faults.point("source.committed");
+        Ok(written)
     }
 
     /// Sets or clears a file's executable bit without its bytes.

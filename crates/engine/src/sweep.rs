@@ -195,10 +195,13 @@ impl Engine {
                 return Ok(());
             }
         }
+        self.faults.point("session.emptied");
         for turn in self.store.turns_list(session.id).await.map_err(store_failed)? {
             self.remove_output(turn.id).await?;
         }
-        self.write_back(Changes::new().remove(Removal::Session(session.id))).await
+        self.write_back(Changes::new().remove(Removal::Session(session.id))).await?;
+        self.faults.point("session.purged");
+        Ok(())
     }
 
     /// Whether the environment of a deleted session is gone; begins to delete it when it is not.

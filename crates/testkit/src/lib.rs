@@ -2,12 +2,14 @@
 //!
 //! * [`database`]: a database of its own for each test, on SQLite and on PostgreSQL.
 //! * [`clock`] and [`ids`]: time and identity that a test decides.
+//! * [`ledger`]: what the clients of a server know, the measure of one that is killed again and again.
 //! * [`samples`]: rows that are right in themselves, to be changed where a test needs it.
 #![warn(missing_docs)]
 
 pub mod clock;
 pub mod database;
 pub mod ids;
+pub mod ledger;
 pub mod samples;
 
 pub use clock::{ManualClock, SystemClock};

@@ -60,6 +60,7 @@ impl Engine {
             return Ok(build);
         }
         let cancelling = self.builds.cancel(id, number);
+        self.faults.point("build.cancelling");
         let mut waiter = self.hub.listen(Topic::Project(id));
         if cancelling == Cancelling::TooLate {
             // Its end is a commit away.
@@ -96,6 +97,7 @@ impl Engine {
             Ok((Changes::new().update(project.activate(&build, self.now())?), ()))
         })
         .await?;
+        self.faults.point("version.activated");
         self.project_get(caller, id).await
     }
 }

@@ -116,8 +116,10 @@ impl Engine {
             size: sealed.size,
             created_at: self.now(),
         };
+        self.faults.point("build.step.kept");
         self.check_quota(work, step, layer.id, layer.size.bytes).await?;
         self.decide(|| async { Ok((Changes::new().fact(layer.clone()), ())) }).await?;
+        self.faults.point("build.step.committed");
         Ok(layer)
     }
 

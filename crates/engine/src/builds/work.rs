@@ -172,6 +172,7 @@ impl Engine {
         self.discard(workspace, project, number, !succeeded).await?;
         self.faults.point("build.worked");
         self.end_build(project, number, event).await;
+        self.faults.point("build.ended");
         Ok(())
     }
 
@@ -208,6 +209,7 @@ impl Engine {
             work.log.line(line).await?;
         }
         self.lay_out(work, plan.clone()).await?;
+        self.faults.point("build.laid_out");
         let layers = self.run_steps(work, &plan).await?;
         self.enter(work, Stage::Finishing).await?;
         let ids: Vec<LayerId> = layers.iter().map(|layer| layer.id).collect();

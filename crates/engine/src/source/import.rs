@@ -70,6 +70,7 @@ impl Engine {
         landed: Landed,
     ) -> Result<ImportReport> {
         self.blobs.sync().await.map_err(blobs_failed)?;
+        self.faults.point("import.stored");
         let entries = landed.entries;
         let written = entries.iter().filter(|entry| !entry.is_directory()).count() as u64;
         let _through = self.projects.enter(id).await;
@@ -87,6 +88,7 @@ impl Engine {
                 Ok((edit(project, decision, at), (size, found)))
             })
             .await?;
+        self.faults.point("import.committed");
         Ok(ImportReport {
             written,
             skipped: 0,

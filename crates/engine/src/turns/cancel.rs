@@ -72,6 +72,7 @@ impl Engine {
             })
             .await?;
         if changed {
+            self.faults.point("turn.cancelling");
             self.turns.cancel(id);
         }
         self.turn_get(caller, id).await

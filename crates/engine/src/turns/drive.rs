@@ -229,6 +229,7 @@ impl Engine {
             Ok((changes.remove(Removal::Deltas(id)), ()))
         })
         .await?;
+        self.faults.point("turn.ended");
         self.request_sweep();
         Ok(())
     }

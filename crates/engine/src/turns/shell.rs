@@ -203,12 +203,14 @@ impl Engine {
             Ok(exec) => exec,
             Err(error) => return Ok((run, Err(error))),
         };
+        self.faults.point("turn.launched");
         let mut killed = false;
         loop {
             tokio::select! {
                 event = exec.next() => match event {
                     Ok(ExecEvent::Output(stream, bytes)) => {
                         run.log.append(stream, &bytes).await?;
+                        self.faults.point("turn.output");
                         let text = run.transcript.push(stream, &bytes);
                         run.unseen.push_str(&text);
                         run.pace.said(Instant::now());
@@ -275,6 +277,7 @@ impl Engine {
                 let reached = self.provider.limits_reached(environment, has_failed(exit)).await;
                 if !collected.artifacts.is_empty() {
                     self.blobs.sync().await.map_err(blobs_failed)?;
+                    self.faults.point("turn.stored");
                 }
                 outcome.excess = collected.excess;
                 for artifact in collected.artifacts {
