@@ -4,7 +4,7 @@
 //! generations they know, so an old runtime never has to learn anything: the newer server adapts.
 
 /// The newest generation that this build speaks.
-pub const GENERATION: u32 = 1;
+pub const GENERATION: u32 = 2;
 
 /// The generation that two peers use: the lower one, or `None` when the other's number is not one (0).
 pub fn negotiate(theirs: u32) -> Option<u32> {

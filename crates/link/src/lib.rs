@@ -12,8 +12,10 @@
 //! [`Reply::Error`]. After that the server opens streams with ids of its choice (not 0, not one that is in use). A stream ends with the
 //! message that its request names as the last one, or with [`Reply::Error`]; the id may be used again then.
 //!
-//! Kept for later generations: spooled output, adoption of running commands by a restarted server, and an end of its
-//! own accord when no server comes back. In this generation a server that reconnects ends the tree with [`Request::KillAll`].
+//! A command with a name (generation 2) outlives its stream. Its output, both streams in the order of arrival, is one sequence
+//! of bytes; what is not acknowledged stays in the runtime, and [`Request::Adopt`] has it sent again. A command without a name
+//! is killed when its connection is lost. A peer of generation 1 knows no names: its runtime is asked for none, and a server that
+//! reconnects to one ends the tree with [`Request::KillAll`].
 
 #[cfg(feature = "client")]
 pub mod client;
@@ -28,4 +30,4 @@ pub use client::{Client, Command, Exec, ExecEvent, ExecOutcome, ExecSpec, FileRe
 pub use frame::{Frame, FrameError, Kind};
 pub use generation::GENERATION;
 pub use reply::{ErrorCode, ExitReason, ExitReport, FileEntry, FileInfo, Reply};
-pub use request::{ExecRequest, Program, Request, StdinMode, Token};
+pub use request::{ExecRequest, NAME_BYTES, Program, Request, StdinMode, Token};

@@ -22,7 +22,8 @@ pub enum Reply {
         /// Its process id as seen inside.
         pid: u32,
     },
-    /// The command's main process has ended and its output has been sent. Generation 1. Last of its stream.
+    /// The command's main process has ended and its output has been sent. Generation 1. Last of its stream unless the command has
+    /// a name.
     Exited(ExitReport),
     /// Gives the server credit on a stream. Generation 1.
     Credit {
@@ -59,6 +60,13 @@ pub enum Reply {
     Cancelled {},
     /// The runtime is about to end. Generation 1.
     Bye {},
+    /// The stream has the named command from here on. Generation 2.
+    Adopted {
+        /// Output that there is until now, both streams together, in bytes.
+        output_bytes: u64,
+    },
+    /// A named command's output and exit report are no longer kept. Generation 2. Last of its stream.
+    Forgotten {},
     /// A request failed. Generation 1. Last of its stream; on stream 0 it concerns the connection.
     Error {
         /// What went wrong, for programs.
@@ -167,6 +175,14 @@ pub enum ErrorCode {
     NotAFile,
     /// Any other failure of the operating system.
     Io,
+    /// No command of that name is known. Generation 2.
+    UnknownCommand,
+    /// A command of that name is still known, or the name is none. Generation 2.
+    BadName,
+    /// The byte lies before what was acknowledged or beyond what there is. Generation 2.
+    OutOfRange,
+    /// Another stream has taken the command over. Generation 2.
+    TakenOver,
     /// A code of a later generation.
     #[serde(other)]
     Other,

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The longest name of a command, in bytes.
+pub const NAME_BYTES: usize = 64;
+
 /// The secret that proves a connection belongs to the generation of the environment that the runtime was started for.
 ///
 /// The runtime knows its SHA-256 only. Never printed.
@@ -43,7 +46,7 @@ pub enum Request {
         /// The token of the environment's generation.
         token: Token,
     },
-    /// Runs a command; opens a stream. Generation 1. Answers: `Started`, data, `Exited` (the last).
+    /// Runs a command; opens a stream. Generation 1. Answers: `Started`, data, `Exited` (the last unless the command has a name).
     Exec(ExecRequest),
     /// Sends a signal to the process group of a stream's command. Generation 1. No answer;
     /// a number that is no signal is ignored.
@@ -61,8 +64,30 @@ pub enum Request {
         bytes: u32,
     },
     /// The server has no interest in a stream any more: a command's tree is killed, a file operation given up. Generation 1.
-    /// Answer: `Cancelled` (the last), unless the stream has ended in the meantime.
+    /// Answer: `Cancelled` (the last), unless the stream has ended in the meantime. A command with a name is forgotten as well.
     Cancel {},
+    /// Takes a named command over from whatever stream has it; opens a stream. Generation 2. Answers: `Adopted`, then what `Exec` has:
+    /// `Started` (when it runs already, at once), the output from the byte `from` on, `Exited`, `Forgotten` (the last).
+    /// The output before `from` counts as acknowledged. Standard input does not come along: data is swallowed, `DataEnd` ends it.
+    Adopt {
+        /// The command's name.
+        name: String,
+        /// The first byte of the output, both streams together, that is wanted: not before what was acknowledged and not
+        /// beyond what there is.
+        from: u64,
+    },
+    /// States what of a named command's output is kept elsewhere: the runtime forgets it and takes as much more.
+    /// Generation 2. No answer, but with `end`, after `Exited` and of the whole output: `Forgotten` (the last).
+    Acknowledge {
+        /// The first so many bytes of the output, both streams together. Fewer than before mean nothing.
+        bytes: u64,
+        /// The exit report is kept, too.
+        #[serde(default)]
+        end: bool,
+    },
+    /// The server lets go of a stream of a named command, which goes on and can be taken over later. Generation 2.
+    /// Answer: `Cancelled` (the last), unless the stream has ended in the meantime.
+    Detach {},
     /// Lists the regular files beneath a directory; opens a stream. Generation 1. Answers: `Entries`…, `Listed` (the last).
     List {
         /// An absolute path of a directory; no part of it may be a link.
@@ -92,6 +117,7 @@ pub enum Request {
         executable: bool,
     },
     /// Kills every process of the environment but the runtime; opens a stream. Generation 1. Answer: `KilledAll` (the last).
+    /// Named commands that no stream has are forgotten; the others once their end has been told.
     KillAll {},
     /// Asks for a sign of life; opens a stream. Generation 1. Answer: `Pong` (the last).
     Ping {},
@@ -101,9 +127,23 @@ pub enum Request {
 
 impl Request {
     /// The `type` of every message that this build knows.
-    pub const TYPES: [&str; 13] = [
-        "hello", "exec", "signal", "kill", "data_end", "credit", "cancel", "list", "read", "write", "kill_all", "ping",
+    pub const TYPES: [&str; 16] = [
+        "hello",
+        "exec",
+        "signal",
+        "kill",
+        "data_end",
+        "credit",
+        "cancel",
+        "list",
+        "read",
+        "write",
+        "kill_all",
+        "ping",
         "shutdown",
+        "adopt",
+        "acknowledge",
+        "detach",
     ];
 
     /// The generation that introduced the message.
@@ -122,6 +162,7 @@ impl Request {
             | Self::KillAll {}
             | Self::Ping {}
             | Self::Shutdown {} => 1,
+            Self::Adopt { .. } | Self::Acknowledge { .. } | Self::Detach {} => 2,
         }
     }
 }
@@ -129,6 +170,10 @@ impl Request {
 /// What to run and within which limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecRequest {
+    /// Names the command across connections. Generation 2: its output is kept until it is acknowledged, its exit report as well,
+    /// and it goes on when its connection is lost. 1 to [`NAME_BYTES`] bytes, not the name of a command that is still known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The program.
     pub program: Program,
     /// The whole environment of the command; nothing is inherited.

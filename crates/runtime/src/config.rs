@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What the program was started for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Config {
     pub token_digest: [u8; 32],
     /// Addresses to forward.
     pub proxies: Vec<Proxy>,
+    /// Kills everything and ends when there has been no server for this long; never when there is none.
+    pub orphan_grace: Option<Duration>,
 }
 
 /// A TCP address inside whose connections are forwarded to a unix socket.
@@ -40,6 +43,9 @@ pub enum ConfigError {
     /// A `--proxy` without a value or with one that is not `ADDRESS:PORT=SOCKET` on a loopback address.
     #[error("--proxy needs LOOPBACK_ADDRESS:PORT=SOCKET")]
     Proxy,
+    /// An `--orphan-grace` without a value or with one that is no number of seconds.
+    #[error("--orphan-grace needs a number of seconds")]
+    OrphanGrace,
     /// Something else.
     #[error("unknown argument {0:?}")]
     Unknown(OsString),
@@ -54,15 +60,20 @@ impl Config {
             return arguments.next().map_or(Ok(Mode::Supervise), |extra| Err(ConfigError::Unknown(extra)));
         }
         let token_digest = first.to_str().and_then(digest).ok_or(ConfigError::Digest)?;
-        let mut proxies = Vec::new();
+        let (mut proxies, mut orphan_grace) = (Vec::new(), None);
         while let Some(argument) = arguments.next() {
-            if argument != "--proxy" {
-                return Err(ConfigError::Unknown(argument));
+            let mut value = || arguments.next()?.into_string().ok();
+            match argument.to_str() {
+                Some("--proxy") => proxies.push(value().as_deref().and_then(proxy).ok_or(ConfigError::Proxy)?),
+                Some("--orphan-grace") => {
+                    let seconds: Option<u64> = value().and_then(|value| value.parse().ok());
+                    let grace = Duration::from_secs(seconds.ok_or(ConfigError::OrphanGrace)?);
+                    orphan_grace = Some(grace).filter(|grace| !grace.is_zero());
+                }
+                _ => return Err(ConfigError::Unknown(argument)),
             }
-            let value = arguments.next().ok_or(ConfigError::Proxy)?;
-            proxies.push(value.to_str().and_then(proxy).ok_or(ConfigError::Proxy)?);
         }
-        Ok(Mode::Serve(Self { token_digest, proxies }))
+        Ok(Mode::Serve(Self { token_digest, proxies, orphan_grace }))
     }
 }
 
@@ -95,6 +106,15 @@ mod tests {
         };
         assert_eq!(config.token_digest, [0x0f; 32]);
         assert_eq!(config.proxies[0].socket, PathBuf::from("/run/egress.sock"));
+        assert_eq!(config.orphan_grace, None);
+        let grace = |value| match parse(&[&hash, "--orphan-grace", value]) {
+            Ok(Mode::Serve(config)) => Ok(config.orphan_grace),
+            other => other.map(|_| None),
+        };
+        assert_eq!(grace("120"), Ok(Some(Duration::from_secs(120))));
+        assert_eq!(grace("0"), Ok(None));
+        assert_eq!(grace("-1"), Err(ConfigError::OrphanGrace));
+        assert_eq!(parse(&[&hash, "--orphan-grace"]), Err(ConfigError::OrphanGrace));
         assert_eq!(parse(&["supervise"]), Ok(Mode::Supervise));
         assert_eq!(parse(&[]), Err(ConfigError::Digest));
         assert_eq!(parse(&["0f"]), Err(ConfigError::Digest));

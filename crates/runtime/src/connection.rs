@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     written: usize,
     hello_deadline: Option<Instant>,
+    /// What both sides speak; 0 before the token was proved.
+    generation: u32,
     streams: BTreeMap<u32, Stream>,
     /// No more is read; it closes when what is to be written has been.
     closing: bool,
@@ -57,6 +59,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             hello_deadline: Instant::now().checked_add(HELLO_LIMIT),
+            generation: 0,
             streams: BTreeMap::new(),
             closing: false,
         })
@@ -83,11 +86,22 @@ impl Connection {
     }
 
     pub(crate) fn is_authenticated(&self) -> bool {
-        self.hello_deadline.is_none()
+        self.generation > 0
     }
 
-    pub(crate) fn authenticate(&mut self) {
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub(crate) fn authenticate(&mut self, generation: u32) {
         self.hello_deadline = None;
+        self.generation = generation;
+    }
+
+    /// Ends a connection that has not proved the token in time.
+    pub(crate) fn give_up_waiting(&mut self) {
+        self.hello_deadline = None;
+        self.close();
     }
 
     /// Ends the connection once its output is written.
@@ -185,6 +199,17 @@ impl Connection {
     pub(crate) fn send_data(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
         self.spend(stream, payload.len());
         self.append(kind, stream, payload);
+    }
+
+    /// Queues data that lies in two places; no more than [`Connection::allowance`].
+    pub(crate) fn send_parts(&mut self, kind: Kind, stream: u32, [first, second]: [&[u8]; 2]) {
+        let length = first.len() + second.len();
+        self.spend(stream, length);
+        if let Ok(header) = frame::header(kind, stream, length) {
+            self.output.extend_from_slice(&header);
+            self.output.extend_from_slice(first);
+            self.output.extend_from_slice(second);
+        }
     }
 
     /// Queues an error and ends the stream.

@@ -48,6 +48,8 @@ struct Slot {
     credit: Arc<Semaphore>,
     /// What the runtime has sent and the reader has not taken.
     load: Arc<Mutex<Load>>,
+    /// It goes on after the exit report.
+    kept: bool,
 }
 
 /// What waits for a stream's reader.
@@ -114,7 +116,9 @@ impl Connection {
     }
 
     /// A new stream that begins with this message; the reading task knows it before the runtime does.
-    pub(super) fn open(self: &Arc<Self>, request: &Request) -> Result<Stream, LinkError> {
+    ///
+    /// One of a named command is `kept`: it goes on after the exit report, and letting go of it does not end the command.
+    pub(super) fn open(self: &Arc<Self>, request: &Request, kept: bool) -> Result<Stream, LinkError> {
         let payload = serialise(request)?;
         let (sender, incoming) = mpsc::unbounded_channel();
         let credit = Arc::new(Semaphore::new(frame::WINDOW));
@@ -129,10 +133,10 @@ impl Connection {
                 break id;
             }
         };
-        let slot = Slot { incoming: sender, credit: Arc::clone(&credit), load: Arc::clone(&load) };
+        let slot = Slot { incoming: sender, credit: Arc::clone(&credit), load: Arc::clone(&load), kept };
         streams.insert(id, slot);
         drop(streams);
-        let stream = Stream::new(Arc::clone(self), id, incoming, credit, load);
+        let stream = Stream::new(Arc::clone(self), id, incoming, credit, load, kept);
         self.queue(frame_of(Kind::Message, id, &payload)?)?;
         Ok(stream)
     }
@@ -198,7 +202,7 @@ impl Table {
             });
         }
         drop(load);
-        let last = incoming.is_last();
+        let last = incoming.is_last(slot.kept);
         // A handle that was dropped does not read; the stream still ends in order.
         let _ = slot.incoming.send(incoming);
         if last {

@@ -25,14 +25,15 @@ impl Files {
 
     /// Begins to list the regular files beneath `root` (absolute), at most `max_entries`.
     pub fn list(&self, root: &str, max_entries: u64) -> Result<Listing, LinkError> {
-        let stream = self.connection.open(&Request::List { root: root.to_owned(), max_entries })?;
+        let stream = self.connection.open(&Request::List { root: root.to_owned(), max_entries }, false)?;
         Ok(Listing { stream, incomplete: false })
     }
 
     /// Opens `path` beneath `root` to read at most `length` bytes from `offset` on.
     pub async fn read(&self, root: &str, path: &str, offset: u64, length: u64) -> Result<FileRead, LinkError> {
-        let mut stream =
-            self.connection.open(&Request::Read { root: root.to_owned(), path: path.to_owned(), offset, length })?;
+        let mut stream = self
+            .connection
+            .open(&Request::Read { root: root.to_owned(), path: path.to_owned(), offset, length }, false)?;
         match stream.reply().await? {
             Reply::Opened(info) => Ok(FileRead { stream, info, remaining: length, length }),
             other => Err(unexpected("read", &other)),
@@ -41,8 +42,9 @@ impl Files {
 
     /// Writes a whole file beneath `root`, making directories as needed; answers when it is in place.
     pub async fn write(&self, root: &str, path: &str, bytes: &[u8], executable: bool) -> Result<(), LinkError> {
-        let mut stream =
-            self.connection.open(&Request::Write { root: root.to_owned(), path: path.to_owned(), executable })?;
+        let mut stream = self
+            .connection
+            .open(&Request::Write { root: root.to_owned(), path: path.to_owned(), executable }, false)?;
         match stream.send_data(bytes).await {
             Ok(()) => stream.send(&Request::DataEnd {})?,
             // Refused before all was sent: the reason waits in the stream.

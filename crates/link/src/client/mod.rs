@@ -9,6 +9,7 @@ mod connection;
 mod error;
 mod exec;
 mod files;
+mod pending;
 mod stream;
 
 use std::path::Path;
@@ -56,6 +57,15 @@ impl Client {
         exec::begin(&self.connection, spec).await
     }
 
+    /// Takes a named command over, from whatever connection has it: its output comes from the byte `from` on, then its end.
+    ///
+    /// `None` when the runtime knows no command of that name, or is of generation 1 and knows no names at all. What lies before
+    /// `from` counts as acknowledged. [`ErrorCode::OutOfRange`](crate::ErrorCode) when `from` lies before what was acknowledged or
+    /// beyond what there is.
+    pub async fn adopt(&self, name: &str, from: u64) -> Result<Option<Exec>, LinkError> {
+        exec::adopt(&self.connection, name, from).await
+    }
+
     /// The file operations.
     pub fn files(&self) -> Files {
         Files::new(Arc::clone(&self.connection))
@@ -88,7 +98,7 @@ impl Client {
     }
 
     async fn ask(&self, request: Request) -> Result<Reply, LinkError> {
-        let mut stream = self.connection.open(&request)?;
+        let mut stream = self.connection.open(&request, false)?;
         let reply = stream.reply().await?;
         stream.finish();
         Ok(reply)

@@ -31,27 +31,28 @@ impl Incoming {
         }
     }
 
-    /// Whether the runtime forgets the stream with it.
-    pub(super) fn is_last(&self) -> bool {
-        matches!(
-            self,
-            Self::Message(
-                Reply::Exited(_)
-                    | Reply::Listed { .. }
-                    | Reply::DataEnd {}
-                    | Reply::Written { .. }
-                    | Reply::KilledAll { .. }
-                    | Reply::Pong {}
-                    | Reply::Cancelled {}
-                    | Reply::Bye {}
-                    | Reply::Error { .. },
-                _
+    /// Whether the runtime forgets the stream with it; one that is `kept` goes on after the exit report.
+    pub(super) fn is_last(&self, kept: bool) -> bool {
+        matches!(self, Self::Message(Reply::Exited(_), _) if !kept)
+            || matches!(
+                self,
+                Self::Message(
+                    Reply::Listed { .. }
+                        | Reply::DataEnd {}
+                        | Reply::Written { .. }
+                        | Reply::KilledAll { .. }
+                        | Reply::Pong {}
+                        | Reply::Cancelled {}
+                        | Reply::Bye {}
+                        | Reply::Forgotten {}
+                        | Reply::Error { .. },
+                    _
+                )
             )
-        )
     }
 }
 
-/// A stream. Dropping it before its end tells the runtime to give it up.
+/// A stream. Dropping it before its end tells the runtime to give it up, or to let go of it when it is kept.
 pub(super) struct Stream {
     connection: Arc<Connection>,
     id: u32,
@@ -60,6 +61,7 @@ pub(super) struct Stream {
     load: Arc<Mutex<Load>>,
     owed: usize,
     ended: bool,
+    kept: bool,
 }
 
 impl Stream {
@@ -69,8 +71,9 @@ impl Stream {
         incoming: mpsc::UnboundedReceiver<Incoming>,
         credit: Arc<Semaphore>,
         load: Arc<Mutex<Load>>,
+        kept: bool,
     ) -> Self {
-        Self { connection, id, incoming, credit, load, owed: 0, ended: false }
+        Self { connection, id, incoming, credit, load, owed: 0, ended: false, kept }
     }
 
     pub(super) fn send(&self, request: &Request) -> Result<(), LinkError> {
@@ -113,7 +116,7 @@ impl Stream {
                 load.cost -= self.owed;
             }
         }
-        self.ended |= incoming.is_last();
+        self.ended |= incoming.is_last(self.kept);
         if self.owed >= CREDIT_PORTION {
             let bytes = self.owed as u32;
             self.owed = 0;
@@ -153,7 +156,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if !self.ended {
             // Without a connection there is nobody to tell.
-            let _ = self.send(&Request::Cancel {});
+            let _ = self.send(if self.kept { &Request::Detach {} } else { &Request::Cancel {} });
         }
     }
 }

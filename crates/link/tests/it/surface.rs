@@ -8,15 +8,44 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stead_link::frame::{HEADER_LEN, MAX_PAYLOAD};
 use stead_link::{
-    ErrorCode, ExecRequest, ExitReason, ExitReport, FileEntry, FileInfo, Frame, GENERATION, Kind, Program, Reply,
-    Request, StdinMode, Token, frame,
+    ErrorCode, ExecRequest, ExitReason, ExitReport, FileEntry, FileInfo, Frame, GENERATION, Kind, NAME_BYTES, Program,
+    Reply, Request, StdinMode, Token, frame,
 };
 
-const FROZEN: &str = include_str!("../generation-1.txt");
+const FROZEN: [&str; 2] = [include_str!("../generation-1.txt"), include_str!("../generation-2.txt")];
+
+/// What generation 2 added.
+fn later_requests() -> Vec<Request> {
+    let name = "turn_1".to_owned();
+    let exec = ExecRequest {
+        name: Some(name.clone()),
+        program: Program::Argv(vec!["ls".to_owned()]),
+        env: BTreeMap::new(),
+        cwd: "/".to_owned(),
+        stdin: StdinMode::None,
+        time_limit_ms: None,
+        output_limit_bytes: None,
+    };
+    vec![
+        Request::Exec(exec),
+        Request::Adopt { name, from: 5 },
+        Request::Acknowledge { bytes: 5_000_000_000, end: false },
+        Request::Acknowledge { bytes: 7, end: true },
+        Request::Detach {},
+    ]
+}
+
+/// What generation 2 added.
+fn later_replies() -> Vec<Reply> {
+    let codes = [ErrorCode::UnknownCommand, ErrorCode::BadName, ErrorCode::OutOfRange, ErrorCode::TakenOver];
+    let errors = codes.map(|code| Reply::Error { code, message: "why".to_owned() });
+    [Reply::Adopted { output_bytes: 7 }, Reply::Forgotten {}].into_iter().chain(errors).collect()
+}
 
 fn requests() -> Vec<Request> {
     let (root, path) = ("/workspace".to_owned(), "a/b".to_owned());
     let script = ExecRequest {
+        name: None,
         program: Program::Script { length: 12 },
         env: BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]),
         cwd: "/workspace".to_owned(),
@@ -107,22 +136,35 @@ fn render() -> String {
     }
     let constants = (HEADER_LEN, MAX_PAYLOAD, frame::MAX_CHUNK, frame::FRAME_COST, frame::WINDOW);
     writeln!(text, "header, longest payload, chunk, cost, window: {constants:?}").unwrap();
+    messages(&mut text, &requests(), &replies());
+    text
+}
+
+fn messages(text: &mut String, requests: &[Request], replies: &[Reply]) {
     text.push_str("\nserver to runtime\n");
-    for request in requests() {
-        assert!(request.introduced() <= GENERATION);
-        writeln!(text, "{}", serde_json::to_string(&request).unwrap()).unwrap();
+    for request in requests {
+        writeln!(text, "{}", serde_json::to_string(request).unwrap()).unwrap();
     }
     text.push_str("\nruntime to server\n");
-    for reply in replies() {
-        writeln!(text, "{}", serde_json::to_string(&reply).unwrap()).unwrap();
+    for reply in replies {
+        writeln!(text, "{}", serde_json::to_string(reply).unwrap()).unwrap();
     }
+}
+
+fn render_later() -> String {
+    let mut text = format!("generation 2, besides generation 1\n\nlongest name: {NAME_BYTES}\n");
+    messages(&mut text, &later_requests(), &later_replies());
     text
 }
 
 #[test]
-fn the_surface_of_generation_1_is_frozen() {
-    assert_eq!(GENERATION, 1, "a new generation needs a file of its own, and this one keeps its samples");
-    assert_eq!(render(), FROZEN, "\n--- as it is now:\n{}", render());
+fn the_surface_of_each_generation_is_frozen() {
+    assert_eq!(GENERATION, 2, "a new generation needs a file of its own, and these keep their samples");
+    assert!(requests().iter().all(|request| request.introduced() == 1));
+    assert!(later_requests()[1..].iter().all(|request| request.introduced() == 2));
+    for (rendered, frozen) in [render(), render_later()].iter().zip(FROZEN) {
+        assert_eq!(rendered, frozen, "\n--- as it is now:\n{rendered}");
+    }
 }
 
 #[test]
@@ -136,9 +178,9 @@ fn every_message_is_read_back_as_it_was_written() {
         });
         names.collect()
     }
-    let names = check(requests());
+    let names = check(requests().into_iter().chain(later_requests()).collect());
     assert_eq!(names, Request::TYPES.map(str::to_owned).into());
-    check(replies());
+    check(replies().into_iter().chain(later_replies()).collect());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use stead_domain::ports::{
-    Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, PortFuture, Program, RuntimeError,
+    Adopted, Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, PortFuture, Program, RuntimeError,
 };
 use stead_link::{Client, Command, ExecSpec, ExitReport, LinkError, StdinMode};
 use tokio::runtime::Handle;
@@ -16,6 +16,7 @@ pub(crate) async fn begin(client: &Client, request: ExecRequest) -> Result<Box<d
         Program::Script(script) => Command::Script(Bytes::from(script)),
     };
     let spec = ExecSpec {
+        name: request.name,
         command,
         env: request.env,
         cwd: request.directory,
@@ -28,7 +29,13 @@ pub(crate) async fn begin(client: &Client, request: ExecRequest) -> Result<Box<d
         Some(stead_link::ExecEvent::Started { .. }) | None => None,
         Some(other) => translate(other),
     };
-    Ok(Box::new(LinkExec { inner: Some(exec), first, over: false, handle: Handle::current() }))
+    Ok(Box::new(LinkExec::new(exec, first)))
+}
+
+/// Takes a named command over.
+pub(crate) async fn adopt(client: &Client, name: &str, from: u64) -> Result<Adopted, RuntimeError> {
+    let found = client.adopt(name, from).await.map_err(fault)?;
+    Ok(found.map_or(Adopted::Unknown, |exec| Adopted::Found(Box::new(LinkExec::new(exec, None)))))
 }
 
 struct LinkExec {
@@ -41,6 +48,10 @@ struct LinkExec {
 }
 
 impl LinkExec {
+    fn new(exec: stead_link::Exec, first: Option<ExecEvent>) -> Self {
+        Self { inner: Some(exec), first, over: false, handle: Handle::current() }
+    }
+
     fn inner(&mut self) -> Result<&mut stead_link::Exec, RuntimeError> {
         self.inner.as_mut().ok_or_else(|| RuntimeError::Refused("the command is over".to_owned()))
     }
@@ -82,18 +93,20 @@ impl Exec for LinkExec {
         Box::pin(async move { self.inner()?.kill().map_err(fault) })
     }
 
-    fn acknowledge(&mut self, _bytes: u64) -> PortFuture<'_, Result<(), RuntimeError>> {
-        Box::pin(std::future::ready(Ok(())))
+    fn acknowledge(&mut self, bytes: u64) -> PortFuture<'_, Result<(), RuntimeError>> {
+        let outcome = self.inner().and_then(|exec| exec.acknowledge(bytes).map_err(fault));
+        Box::pin(std::future::ready(outcome))
     }
 }
 
 impl Drop for LinkExec {
-    /// On the link, giving a command up kills it; here it goes on, so somebody must take what it says.
+    /// On the link, giving a command without a name up kills it; here it goes on, so somebody must take what it says. A named
+    /// one waits for whoever takes it over.
     fn drop(&mut self) {
         if self.over {
             return;
         }
-        if let Some(mut exec) = self.inner.take() {
+        if let Some(mut exec) = self.inner.take().filter(|exec| !exec.is_kept()) {
             self.handle.spawn(async move { while let Ok(Some(_)) = exec.next().await {} });
         }
     }

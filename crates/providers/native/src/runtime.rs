@@ -70,8 +70,8 @@ impl Runtime for NativeRuntime {
         })
     }
 
-    fn adopt<'a>(&'a self, _name: &'a str, _from: u64) -> PortFuture<'a, Result<Adopted, RuntimeError>> {
-        Box::pin(std::future::ready(Ok(Adopted::Unknown)))
+    fn adopt<'a>(&'a self, name: &'a str, from: u64) -> PortFuture<'a, Result<Adopted, RuntimeError>> {
+        Box::pin(async move { exec::adopt(&self.sandbox.client().await?, name, from).await })
     }
 
     fn list_files<'a>(

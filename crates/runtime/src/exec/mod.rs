@@ -3,8 +3,13 @@
 //! Ordering: `Started` is sent before any output. `Exited` is sent when the main process has ended *and* what it had written by then has been delivered. A child
 //! that stays in the background may keep the pipes open; what it writes is waited for no longer than [`GRACE`], and
 //! thrown away afterwards, so that it does not die of a closed pipe.
+//!
+//! The output of a command without a name goes from its pipes to its connection, and it is killed when that is lost. With a
+//! name ([`kept`]) it goes through a [`spool`].
 
+mod kept;
 mod pipes;
+mod spool;
 mod start;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +23,7 @@ use crate::connection::Connection;
 use crate::processes;
 use crate::readiness::{Interests, Source};
 use crate::supervisor::orders::{self, Ended, Order, Received, Report};
+use kept::Kept;
 use pipes::{InputPipe, OutputPipe};
 pub(crate) use start::StartError;
 use start::{Script, start};
@@ -44,9 +50,10 @@ pub(crate) struct Exec {
     supervisor: Option<(OwnedFd, i32)>,
     stdin: InputPipe,
     outputs: [OutputPipe; 2],
-    sent: u64,
-    /// The supervisor has said that the command runs.
-    started: bool,
+    /// Output until now, both streams together, in bytes.
+    output_bytes: u64,
+    /// What the supervisor has said that the command runs as.
+    pid: Option<u32>,
     /// Nobody wants the output any more.
     discarding: bool,
     /// The reason to report when the supervisor ends without a word.
@@ -54,7 +61,10 @@ pub(crate) struct Exec {
     /// When the supervisor must have reported the end.
     overdue: Option<Overdue>,
     ended: Option<(Ended, Instant)>,
+    /// Nothing more comes from the command that anybody wants.
     finished: bool,
+    /// What there is more of a named command, until it is forgotten.
+    kept: Option<Kept>,
 }
 
 /// When a supervisor is to be looked at next, and when it has had its time.
@@ -73,11 +83,12 @@ impl Overdue {
 
 impl Exec {
     /// A command that was asked for; it starts at once unless its script is still to come.
-    pub(crate) fn new(owner: Owner, request: ExecRequest) -> Result<Self, StartError> {
+    pub(crate) fn new(owner: Owner, mut request: ExecRequest) -> Result<Self, StartError> {
         let script = match request.program {
             Program::Script { length } => Some(Script::new(length)?),
             Program::Argv(_) => None,
         };
+        let kept = request.name.take().map(Kept::new);
         let mut exec = Self {
             owner: Some(owner),
             request,
@@ -85,13 +96,14 @@ impl Exec {
             supervisor: None,
             stdin: InputPipe::default(),
             outputs: [OutputPipe::new(Kind::Data), OutputPipe::new(Kind::DataError)],
-            sent: 0,
-            started: false,
+            output_bytes: 0,
+            pid: None,
             discarding: false,
             killed: None,
             overdue: None,
             ended: None,
             finished: false,
+            kept,
         };
         exec.start_when_complete()?;
         Ok(exec)
@@ -124,7 +136,10 @@ impl Exec {
 
     /// Whether nothing is left of it here.
     pub(crate) fn is_over(&self) -> bool {
-        self.finished && self.supervisor.is_none() && self.outputs.iter().all(OutputPipe::is_closed)
+        self.finished
+            && self.kept.is_none()
+            && self.supervisor.is_none()
+            && self.outputs.iter().all(OutputPipe::is_closed)
     }
 
     pub(crate) fn interests<'fd>(&'fd self, id: u32, owner: Option<&Connection>, into: &mut Interests<'fd>) {
@@ -134,8 +149,8 @@ impl Exec {
         if let Some(fd) = self.stdin.waiting() {
             into.add(Source::Stdin(id), fd, PollFlags::OUT);
         }
-        let may_speak = self.started || self.ended.is_some();
-        if self.discarding || (may_speak && self.allowance(owner).is_some()) {
+        let may_speak = self.pid.is_some() || self.ended.is_some();
+        if self.discarding || (may_speak && self.room(owner).is_some()) {
             for (pipe, source) in self.outputs.iter().zip([Source::Stdout(id), Source::Stderr(id)]) {
                 if let Some(fd) = pipe.fd() {
                     into.add(source, fd, PollFlags::IN);
@@ -144,8 +159,12 @@ impl Exec {
         }
     }
 
-    fn allowance(&self, owner: Option<&Connection>) -> Option<usize> {
-        owner?.allowance(self.owner?.stream)
+    /// How much output may be read now.
+    fn room(&self, owner: Option<&Connection>) -> Option<usize> {
+        match &self.kept {
+            Some(kept) => kept.spool.room(),
+            None => owner?.allowance(self.owner?.stream),
+        }
     }
 
     /// When this wants to be looked at though nothing is ready.
@@ -196,11 +215,11 @@ impl Exec {
             return Ok(());
         }
         match self.request.stdin {
-            StdinMode::Open => self.stdin.push(rest, cost),
+            StdinMode::Open if !self.is_adopted() => self.stdin.push(rest, cost),
             // As if written to /dev/null.
-            StdinMode::None => owner.grant(stream, cost),
+            StdinMode::Open | StdinMode::None => owner.grant(stream, cost),
         }
-        self.stdin_ready(owner);
+        self.stdin_ready(Some(owner));
         Ok(())
     }
 
@@ -209,9 +228,9 @@ impl Exec {
         self.stdin.end();
     }
 
-    pub(crate) fn stdin_ready(&mut self, owner: &mut Connection) {
+    pub(crate) fn stdin_ready(&mut self, owner: Option<&mut Connection>) {
         let used = self.stdin.write();
-        if let (Some(Owner { stream, .. }), true) = (self.owner, used > 0) {
+        if let (Some(owner), Some(Owner { stream, .. }), true) = (owner, self.owner, used > 0) {
             owner.grant(stream, used);
         }
     }
@@ -222,22 +241,21 @@ impl Exec {
             self.outputs[index].read(scratch);
             return;
         }
-        let (Some(connection), Some(Owner { stream, .. })) = (owner, self.owner) else {
-            return;
-        };
-        let Some(allowance) = connection.allowance(stream) else {
+        let Some(room) = self.room(owner.as_deref()) else {
             return;
         };
         let limit = self.request.output_limit_bytes.unwrap_or(u64::MAX);
-        let most = allowance.min(scratch.len());
+        let most = room.min(scratch.len());
         let read = self.outputs[index].read(&mut scratch[..most]);
-        let rest = usize::try_from(limit - self.sent).unwrap_or(usize::MAX);
-        let kept = read.min(rest);
-        if kept > 0 {
-            connection.send_data(self.outputs[index].kind(), stream, &scratch[..kept]);
-            self.sent += kept as u64;
+        let rest = usize::try_from(limit - self.output_bytes).unwrap_or(usize::MAX);
+        let (kind, bytes) = (self.outputs[index].kind(), &scratch[..read.min(rest)]);
+        if let Some(kept) = &mut self.kept {
+            kept.spool.push(kind, bytes);
+        } else if let (Some(connection), Some(Owner { stream, .. }), false) = (owner, self.owner, bytes.is_empty()) {
+            connection.send_data(kind, stream, bytes);
         }
-        if read > kept {
+        self.output_bytes += bytes.len() as u64;
+        if read > bytes.len() {
             self.discarding = true;
             self.kill(ExitReason::OutputLimit);
         }
@@ -251,7 +269,7 @@ impl Exec {
         match orders::receive(control.as_fd()) {
             Received::Nothing => false,
             Received::Packet(Report::Started(pid)) => {
-                self.started = true;
+                self.pid = Some(pid);
                 if let (Some(connection), Some(owner)) = (owner, self.owner) {
                     connection.send(owner.stream, &Reply::Started { pid });
                 }
@@ -297,7 +315,7 @@ impl Exec {
         self.ended = Some((ended, Instant::now() + GRACE));
     }
 
-    /// Sends `Exited` when its time has come.
+    /// Reports the end when its time has come.
     pub(crate) fn finish_when_drained(&mut self, owner: Option<&mut Connection>) {
         let Some((ended, deadline)) = &self.ended else {
             return;
@@ -305,35 +323,40 @@ impl Exec {
         let all_closed = self.outputs.iter().all(OutputPipe::is_closed);
         let drained = self.outputs.iter().all(|pipe| pipe.must_read() == 0);
         let waited = drained && Instant::now() >= *deadline;
-        if self.finished || !(all_closed || waited || self.discarding || self.owner.is_none()) {
+        if self.finished || !(all_closed || waited || self.discarding) {
             return;
         }
-        if let (Some(connection), Some(Owner { stream, .. })) = (owner, self.owner) {
-            let report = ExitReport {
-                code: ended.code,
-                signal: ended.signal,
-                reason: ended.reason,
-                cpu_ms: ended.cpu_ms,
-                output_bytes: self.sent,
-                survivors: ended.survivors,
-            };
+        let report = ExitReport {
+            code: ended.code,
+            signal: ended.signal,
+            reason: ended.reason,
+            cpu_ms: ended.cpu_ms,
+            output_bytes: self.output_bytes,
+            survivors: ended.survivors,
+        };
+        self.discarding = true;
+        self.finished = true;
+        if let Some(kept) = &mut self.kept {
+            kept.report = Some(report);
+        } else if let (Some(connection), Some(Owner { stream, .. })) = (owner, self.owner.take()) {
             connection.end(stream, &Reply::Exited(report));
         }
-        self.abandon();
     }
 
-    /// Nobody waits any more: output is thrown away, and nothing will be reported.
+    /// Nobody wants anything of it any more: output is thrown away, nothing will be reported, and its name is free.
     pub(crate) fn abandon(&mut self) {
         self.owner = None;
+        self.kept = None;
         self.discarding = true;
         self.finished = true;
         self.stdin.close();
     }
 
-    /// The connection is gone. The command goes on until its output fills the pipes.
+    /// The connection is gone. A named command goes on, any other is killed.
     pub(crate) fn disown(&mut self) {
-        self.owner = None;
-        if self.supervisor.is_none() {
+        self.detach();
+        if self.kept.is_none() {
+            self.kill(ExitReason::Killed);
             self.abandon();
         }
     }
@@ -353,9 +376,15 @@ impl Exec {
         }
     }
 
-    /// Everything is about to be killed: a supervisor that ends without a word did not get lost.
+    /// Everything is about to be killed: a supervisor that ends without a word did not get lost, and what nobody waits for now is
+    /// wanted by nobody.
     pub(crate) fn expect_kill(&mut self, reason: ExitReason) {
         self.killed.get_or_insert(reason);
+        if self.owner.is_none() {
+            self.abandon();
+        } else if let Some(kept) = &mut self.kept {
+            kept.unwanted = true;
+        }
     }
 
     pub(crate) fn signal(&self, signal: i32) {

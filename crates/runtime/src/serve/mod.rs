@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::process::{Pid, Signal};
-use stead_link::ExitReason;
+use stead_link::{ExitReason, frame};
 
 use crate::config::Config;
 use crate::connection::Connection;
@@ -29,6 +29,9 @@ const MAX_CONNECTIONS: usize = 8;
 const SCRATCH: usize = 32 * 1024;
 /// How long nothing is accepted after a failure to.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What the spools of all commands may hold together, in bytes, and what each may at least.
+const SPOOLS: usize = 2 << 20;
+const SPOOL_LEAST: usize = 32 * 1024;
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -56,7 +59,8 @@ fn failed<E: Into<std::io::Error>>(action: &'static str) -> impl FnOnce(E) -> Ru
     move |source| RuntimeError::System { action, source: source.into() }
 }
 
-/// Serves until a server or a `SIGTERM` from outside ends it; then nothing of the environment runs any more.
+/// Serves until a server or a `SIGTERM` from outside ends it, or until there has been no server for too long; then nothing of the
+/// environment runs any more.
 pub fn serve(config: &Config) -> Result<(), RuntimeError> {
     hardening::harden().map_err(failed("harden process 1"))?;
     let mut runtime = Runtime::new(config)?;
@@ -84,6 +88,10 @@ struct Runtime {
     /// Nothing is accepted before this: the last attempt failed, and the next would, too.
     accept_again: Option<Instant>,
     scratch: Box<[u8]>,
+    /// How long this goes on without a server.
+    orphan_grace: Option<Duration>,
+    /// When that is over, while there is none.
+    orphan_deadline: Option<Instant>,
     ending: bool,
 }
 
@@ -99,6 +107,7 @@ impl Runtime {
         }
         rustix::io::ioctl_fionbio(&listener, true).map_err(failed("unblock the listening socket"))?;
         let proxies: Result<_, _> = config.proxies.iter().map(ProxyListener::bind).collect();
+        let orphan_grace = config.orphan_grace;
         Ok(Self {
             listener,
             token_digest: config.token_digest,
@@ -112,6 +121,8 @@ impl Runtime {
             next_id: 1,
             accept_again: None,
             scratch: vec![0; SCRATCH].into_boxed_slice(),
+            orphan_grace,
+            orphan_deadline: orphan_grace.and_then(|grace| Instant::now().checked_add(grace)),
             ending: false,
         })
     }
@@ -130,14 +141,37 @@ impl Runtime {
     }
 
     fn round(&mut self) -> Result<(), RuntimeError> {
+        self.share_spools();
         let ready = self.interests().wait(self.wake_up()).map_err(failed("wait"))?;
         for (source, events) in ready {
             self.handle(source, events);
         }
         self.step_jobs();
         self.look_at_deadlines();
+        // What was written makes room for more; the poll would not tell.
+        while self.deliver() {
+            self.flush();
+        }
         self.flush();
         Ok(())
+    }
+
+    /// Divides what all spools may hold together.
+    fn share_spools(&mut self) {
+        let named = self.execs.values().filter(|exec| exec.name().is_some()).count();
+        let share = SPOOLS.checked_div(named).unwrap_or(SPOOLS).clamp(SPOOL_LEAST, frame::WINDOW);
+        self.execs.values_mut().for_each(|exec| exec.resize_spool(share));
+    }
+
+    /// Sends what named commands have written as far as their readers have room; answers whether that was anything.
+    fn deliver(&mut self) -> bool {
+        let named: Vec<u32> = self.execs.iter().filter(|(_, exec)| exec.name().is_some()).map(|(id, _)| *id).collect();
+        let mut any = false;
+        for id in named {
+            any |= self.with_exec(id, |exec, owner, _| owner.is_some_and(|owner| exec.deliver(owner))) == Some(true);
+            self.settle(id);
+        }
+        any
     }
 
     fn interests(&self) -> Interests<'_> {
@@ -177,7 +211,8 @@ impl Runtime {
             return Some(Instant::now());
         }
         let execs = self.execs.values().filter_map(Exec::deadline);
-        execs.chain(self.connections.values().filter_map(Connection::hello_deadline)).chain(self.accept_again).min()
+        let hellos = self.connections.values().filter_map(Connection::hello_deadline);
+        execs.chain(hellos).chain(self.accept_again).chain(self.orphan_deadline).min()
     }
 
     fn handle(&mut self, source: Source, events: PollFlags) {
@@ -209,11 +244,7 @@ impl Runtime {
                 self.settle(id);
             }
             Source::Stdin(id) => {
-                self.with_exec(id, |exec, owner, _| {
-                    if let Some(owner) = owner {
-                        exec.stdin_ready(owner);
-                    }
-                });
+                self.with_exec(id, |exec, owner, _| exec.stdin_ready(owner));
             }
             Source::ProxyListener(index) => match self.proxies.get(index).map(ProxyListener::accept) {
                 Some(Ok(Some(forward))) => {
@@ -282,10 +313,10 @@ impl Runtime {
         self.accept_again = self.accept_again.filter(|instant| now < *instant);
         for connection in self.connections.values_mut() {
             if connection.hello_deadline().is_some_and(|deadline| now >= deadline) {
-                connection.authenticate();
-                connection.close();
+                connection.give_up_waiting();
             }
         }
+        self.ending |= self.orphan_deadline.is_some_and(|deadline| now >= deadline);
         let due = |exec: &Exec| exec.deadline().is_some_and(|deadline| now >= deadline);
         let ids: Vec<u32> = self.execs.iter().filter(|(_, exec)| due(exec)).map(|(id, _)| *id).collect();
         for id in ids {
@@ -305,9 +336,12 @@ impl Runtime {
         }
     }
 
-    /// Forgets a connection. Its commands go on; its file operations end.
+    /// Forgets a connection. Its named commands go on; the others and its file operations end.
     fn drop_connection(&mut self, id: u32) {
-        self.connections.remove(&id);
+        let dropped = self.connections.remove(&id);
+        if dropped.is_some_and(|connection| connection.is_authenticated()) {
+            self.note_servers();
+        }
         self.jobs.retain(|(connection, _), _| *connection != id);
         let orphaned = |exec: &Exec| exec.owner.is_some_and(|owner| owner.connection == id);
         let ids: Vec<u32> = self.execs.iter().filter(|(_, exec)| orphaned(exec)).map(|(id, _)| *id).collect();
@@ -315,6 +349,12 @@ impl Runtime {
             self.with_exec(id, |exec, _, _| exec.disown());
             self.settle(id);
         }
+    }
+
+    /// Whether there is a server has changed, or may have.
+    fn note_servers(&mut self) {
+        let alone = !self.connections.values().any(Connection::is_authenticated);
+        self.orphan_deadline = self.orphan_grace.filter(|_| alone).and_then(|grace| Instant::now().checked_add(grace));
     }
 
     /// Kills everything but this process; answers how many would not die.

@@ -1,14 +1,16 @@
 //! What the server's messages do.
 
 use sha2::{Digest, Sha256};
-use stead_link::{ErrorCode, ExecRequest, ExitReason, Frame, Kind, Reply, Request, frame, generation};
+use stead_link::{ErrorCode, ExecRequest, ExitReason, Frame, Kind, NAME_BYTES, Reply, Request, frame, generation};
 
 use super::Runtime;
 use crate::connection::{Connection, Target};
 use crate::exec::{Exec, Owner};
 use crate::files::{FileError, Job, ListJob, ReadJob, WriteJob};
 
-/// Commands that are known at one time, those that only linger in the background included.
+/// The generation that knows names of commands.
+const NAMES: u32 = 2;
+/// Commands that are known at one time, those that only linger in the background and those whose end was not acknowledged included.
 /// With the other limits it keeps this process below the usual 1024 descriptors.
 const MAX_EXECS: usize = 96;
 /// Listings that are under way at one time; each holds a descriptor per level it is deep.
@@ -76,20 +78,32 @@ impl Runtime {
             return;
         };
         if let Some(connection) = self.connections.get_mut(&from.connection) {
-            connection.authenticate();
+            connection.authenticate(generation);
             let welcome = Reply::Welcome {
                 generation,
                 runtime_version: env!("CARGO_PKG_VERSION").to_owned(),
                 pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
             };
             connection.send(0, &welcome);
+            self.note_servers();
         }
     }
 
     fn request(&mut self, from: Owner, request: Request) {
+        let generation = self.connections.get(&from.connection).map_or(0, Connection::generation);
+        if request.introduced() > generation {
+            self.answer_error(from, ErrorCode::UnknownMessage, "this type of message is of a later generation");
+            return;
+        }
         match request {
             Request::Hello { .. } => self.answer_error(from, ErrorCode::BadStream, "the connection has said hello"),
-            Request::Exec(request) => self.exec(from, request),
+            Request::Exec(request) => {
+                let name = request.name.filter(|_| generation >= NAMES);
+                self.exec(from, ExecRequest { name, ..request });
+            }
+            Request::Adopt { name, from: byte } => self.adopt(from, &name, byte),
+            Request::Acknowledge { bytes, end } => self.acknowledge(from, bytes, end),
+            Request::Detach {} => self.detach(from),
             Request::Signal { signal } => {
                 if let Some(exec) = self.exec_of(from) {
                     exec.signal(signal);
@@ -144,6 +158,14 @@ impl Runtime {
             self.answer_error(from, ErrorCode::Limit, "too many commands");
             return;
         }
+        if request.name.as_ref().is_some_and(|name| name.is_empty() || name.len() > NAME_BYTES) {
+            self.answer_error(from, ErrorCode::BadName, "a name has 1 to 64 bytes");
+            return;
+        }
+        if request.name.as_ref().is_some_and(|name| self.named(name).is_some()) {
+            self.answer_error(from, ErrorCode::BadName, "a command of this name is still known");
+            return;
+        }
         let id = self.fresh_id();
         if !self.open(from, Target::Exec(id)) {
             return;
@@ -152,6 +174,71 @@ impl Runtime {
             Ok(exec) => drop(self.execs.insert(id, exec)),
             Err(error) => self.answer_error(from, ErrorCode::SpawnFailed, &error.to_string()),
         }
+    }
+
+    fn named(&self, name: &str) -> Option<u32> {
+        self.execs.iter().find(|(_, exec)| exec.name() == Some(name)).map(|(id, _)| *id)
+    }
+
+    /// Gives a named command to this stream, and takes it from the one that has it.
+    fn adopt(&mut self, to: Owner, name: &str, byte: u64) {
+        let Some(id) = self.named(name) else {
+            self.answer_error(to, ErrorCode::UnknownCommand, "no command of this name is known");
+            return;
+        };
+        if let Some(Err(error)) = self.execs.get(&id).map(|exec| exec.check(byte)) {
+            self.answer_error(to, ErrorCode::OutOfRange, &error.to_string());
+            return;
+        }
+        if !self.open(to, Target::Exec(id)) {
+            return;
+        }
+        let former = self.execs.get_mut(&id).and_then(|exec| exec.owner.take());
+        if let Some((former, connection)) =
+            former.and_then(|former| Some((former, self.connections.get_mut(&former.connection)?)))
+        {
+            connection.refuse(former.stream, ErrorCode::TakenOver, "another stream has taken the command over");
+        }
+        if let (Some(exec), Some(connection)) = (self.execs.get_mut(&id), self.connections.get_mut(&to.connection)) {
+            // The byte was looked at above, and nothing has been acknowledged since.
+            let _ = exec.adopt(to, byte, connection);
+        }
+    }
+
+    fn acknowledge(&mut self, from: Owner, bytes: u64, end: bool) {
+        let Some(Target::Exec(id)) = self.target(from) else {
+            return;
+        };
+        let outcome = self.with_exec(id, |exec, owner, _| owner.map(|owner| exec.acknowledge(bytes, end, owner)));
+        if let Some(Some(Err(error))) = outcome {
+            if let Some(connection) = self.connections.get_mut(&from.connection) {
+                connection.refuse(from.stream, ErrorCode::OutOfRange, error.to_string());
+            }
+            // Whoever is wrong about that shall not cost a command its life.
+            self.with_exec(id, |exec, _, _| exec.disown());
+        }
+        self.settle(id);
+    }
+
+    /// Lets go of a stream: as if its connection were lost.
+    fn detach(&mut self, from: Owner) {
+        let Some(target) = self.target(from) else {
+            return;
+        };
+        if let Some(connection) = self.connections.get_mut(&from.connection) {
+            connection.end(from.stream, &Reply::Cancelled {});
+        }
+        match target {
+            Target::Exec(id) => {
+                self.with_exec(id, |exec, _, _| exec.disown());
+                self.settle(id);
+            }
+            Target::Job => self.give_up(from, Some(target)),
+        }
+    }
+
+    fn target(&self, from: Owner) -> Option<Target> {
+        self.connections.get(&from.connection)?.target(from.stream)
     }
 
     fn begin_job(&mut self, from: Owner, job: Result<(Job, Option<Reply>), FileError>) {
@@ -267,8 +354,7 @@ impl Runtime {
     }
 
     fn settle_of(&mut self, from: Owner) {
-        let target = self.connections.get(&from.connection).and_then(|connection| connection.target(from.stream));
-        if let Some(Target::Exec(id)) = target {
+        if let Some(Target::Exec(id)) = self.target(from) {
             self.settle(id);
         }
     }

@@ -86,7 +86,7 @@ async fn only_the_token_opens() {
 async fn what_is_not_known_is_answered_and_the_connection_goes_on() {
     let runtime = Runtime::start();
     let mut raw = Raw::welcome(&runtime);
-    raw.frame(Kind::Message, 5, br#"{"type":"adopt","since":3}"#);
+    raw.frame(Kind::Message, 5, br#"{"type":"freeze","since":3}"#);
     assert_eq!(raw.error(), (5, ErrorCode::UnknownMessage));
     raw.frame(Kind::Message, 6, br#"{"type":"exec"}"#);
     assert_eq!(raw.error(), (6, ErrorCode::Malformed));
