@@ -55,7 +55,18 @@ fn scan(pack: &[u8]) {
 }
 
 #[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
 mod tests {
+    use super::replay::replay;
+
+    #[test]
+    fn corpora_hold() {
+        replay("packs", super::packs);
+    }
+
     #[test]
     fn seeds_hold() {
         super::packs(b"one|two|?torn in the middle|three|!raw|four|#wrong|last");

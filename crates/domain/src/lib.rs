@@ -20,6 +20,7 @@ pub mod environment;
 pub mod error;
 pub mod event;
 pub mod file;
+pub mod fuzzing;
 pub mod idempotency;
 pub mod ids;
 pub mod item;

@@ -29,3 +29,21 @@ pub fn chunked(bytes: &[u8]) {
     let _ = Framing::chunked_request().advance(bytes);
     let _ = Framing::chunked_response().advance(bytes);
 }
+
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
+mod tests {
+    use super::replay::replay;
+
+    #[test]
+    fn corpora_hold() {
+        replay("request", super::request);
+        replay("response", super::response);
+        replay("client_hello", super::client_hello);
+        replay("socks", super::socks);
+        replay("chunked", super::chunked);
+    }
+}

@@ -32,3 +32,17 @@ fn survives<Message: Serialize + DeserializeOwned + PartialEq>(payload: &[u8]) {
         assert!(again.as_ref() == Some(&read), "a message changes when it is written and read again");
     }
 }
+
+#[cfg(test)]
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
+mod tests {
+    use super::replay::replay;
+
+    #[test]
+    fn corpora_hold() {
+        replay("frames", super::frames);
+    }
+}

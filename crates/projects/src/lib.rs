@@ -16,6 +16,7 @@
 
 mod beneath;
 pub mod environment;
+pub mod fuzzing;
 pub mod layout;
 pub mod packages;
 pub mod plan;

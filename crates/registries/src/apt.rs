@@ -96,7 +96,7 @@ struct Published {
 
 impl AptPackage {
     /// Reads the answer of `apt-cache policy`; an empty one is about a name that nothing has.
-    fn read(said: &str) -> Option<Self> {
+    pub(crate) fn read(said: &str) -> Option<Self> {
         let mut package = None;
         for line in said.lines() {
             if !line.starts_with(' ') {

@@ -16,6 +16,7 @@ mod client;
 mod config;
 mod failure;
 mod fetch;
+pub mod fuzzing;
 mod listing;
 mod node;
 mod python;

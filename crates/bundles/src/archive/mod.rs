@@ -19,7 +19,7 @@ mod limits;
 mod plan;
 mod sink;
 mod tar;
-mod tar_header;
+pub(crate) mod tar_header;
 mod xz;
 mod zip;
 

@@ -1,9 +1,25 @@
-//! Replays the cases, cut and damaged in many places, through the fuzzing entry points.
+//! Replays what fuzzers found, and the cases, cut and damaged in many places, through the fuzzing entry points.
 
 use std::{fs, path::Path};
 
 use proptest::prelude::*;
-use stead_bundles::fuzzing::{fuzz_archive, fuzz_git, fuzz_manifests, fuzz_path};
+use stead_bundles::fuzzing::{
+    fuzz_archive, fuzz_git, fuzz_manifests, fuzz_node_locks, fuzz_path, fuzz_python_locks, fuzz_tar, fuzz_zip,
+};
+
+use crate::replay::replay;
+
+#[test]
+fn corpora_hold() {
+    replay("archive", fuzz_archive);
+    replay("tar", fuzz_tar);
+    replay("zip", fuzz_zip);
+    replay("manifests", fuzz_manifests);
+    replay("node_locks", fuzz_node_locks);
+    replay("python_locks", fuzz_python_locks);
+    replay("git", fuzz_git);
+    replay("paths", fuzz_path);
+}
 
 #[test]
 fn cut_and_damaged_cases_never_panic() {
@@ -22,9 +38,15 @@ fn cut_and_damaged_cases_never_panic() {
             fuzz_archive(&damaged);
             replayed += 1;
         }
-        fuzz_manifests(&bytes);
+        all_manifests(&bytes);
     }
     assert!(replayed > 1000, "{replayed}");
+}
+
+fn all_manifests(data: &[u8]) {
+    fuzz_manifests(data);
+    fuzz_node_locks(data);
+    fuzz_python_locks(data);
 }
 
 proptest! {
@@ -34,13 +56,15 @@ proptest! {
             b"", b"PK\x03\x04", b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"PK\x05\x06", b"\x50\x2a\x4d\x18",
         ];
         fuzz_archive(&[MAGIC[head], &data].concat());
-        fuzz_manifests(&data);
+        fuzz_tar(&data);
+        fuzz_zip(&data);
+        all_manifests(&data);
         fuzz_path(&data);
     }
 
     #[test]
     fn arbitrary_manifest_text_never_panics(text in "[-a-z=<>@;\\[\\]{}\"':.,/#\\\\ \r\n$é]{0,200}") {
-        fuzz_manifests(text.as_bytes());
+        all_manifests(text.as_bytes());
     }
 
     #[test]

@@ -5,3 +5,5 @@ mod collected;
 mod corpus;
 mod hostile;
 mod manifests;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
