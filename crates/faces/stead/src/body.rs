@@ -10,20 +10,22 @@ use stead_domain::{Code, Error};
 
 use crate::refusal::{Answer, Refusal};
 
-/// Reads a body of at most `limit` bytes.
-pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, limit: u64) -> Answer<T> {
+/// The largest body, in bytes: nothing that this face takes comes near it.
+const LARGEST: usize = 16 << 10;
+
+/// Reads a body of at most [`LARGEST`] bytes.
+pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Answer<T> {
     let media = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
     let essence = media.map(|text| text.split(';').next().unwrap_or_default().trim());
     if essence.is_some_and(|text| !text.eq_ignore_ascii_case("application/json")) {
         let message = "the body of this route is `application/json`";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_input", message));
     }
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let bytes = match Limited::new(body, limit).collect().await {
+    let bytes = match Limited::new(body, LARGEST).collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            let message = format!("the body is larger than {limit} bytes");
-            return Err(Error::new(Code::FileTooLarge, message).detail(json!({ "max_bytes": limit })).into());
+            let message = format!("the body is larger than {LARGEST} bytes");
+            return Err(Error::new(Code::FileTooLarge, message).detail(json!({ "max_bytes": LARGEST })).into());
         }
         Err(_) => return Err(Error::new(Code::InvalidInput, "the body could not be read to its end").into()),
     };
@@ -56,7 +58,7 @@ mod tests {
 
     #[tokio::test]
     async fn refusals_speak_of_json() {
-        let refused = json::<Sample>(&HeaderMap::new(), Body::from("7"), 10).await.unwrap_err();
+        let refused = json::<Sample>(&HeaderMap::new(), Body::from("7")).await.unwrap_err();
         let (text, expected) = (format!("{refused:?}"), "invalid type: integer `7`, expected an object at line 1");
         assert!(text.contains(expected) && !text.contains("Sample"), "{text}");
     }

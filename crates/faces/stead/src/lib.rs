@@ -10,10 +10,11 @@
 mod auth;
 mod body;
 mod refusal;
+mod request;
 mod router;
 mod routes;
 mod state;
 pub mod wire;
 
-pub use router::router;
+pub use router::{document, router, table};
 pub use state::FaceState;

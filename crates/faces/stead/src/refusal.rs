@@ -4,7 +4,9 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
 use stead_domain::{Code, Error, ErrorKind};
+use stead_engine::RequestRecord;
 
 use crate::wire::{ErrorBody, ErrorEnvelope};
 
@@ -34,6 +36,12 @@ impl Refusal {
         self.body.hint = Some(hint.to_owned());
         self
     }
+}
+
+/// The refusal of one more stream where as many are open as may be.
+pub(crate) fn too_many_streams() -> Refusal {
+    let message = "as many streams are open as may be; close some";
+    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message)
 }
 
 fn kind_of(status: StatusCode) -> &'static str {
@@ -79,11 +87,18 @@ impl From<Error> for Refusal {
             let cause = error.cause.as_ref().map(|cause| chain(cause.as_ref())).unwrap_or_default();
             tracing::error!(error.code = error.code.as_str(), error.cause = cause, "{}", error.message);
         } else {
-            tracing::debug!(error.code = error.code.as_str(), "{}", error.message);
+            // Its message may quote what the caller sent.
+            tracing::debug!(error.code = error.code.as_str(), "refused");
         }
         let mut refusal = Self::new(status, error.code.as_str(), error.message);
         refusal.body.param = error.param;
         refusal.body.detail = error.detail;
+        if status.is_server_error()
+            && let Some(record) = RequestRecord::current()
+            && let detail @ Value::Object(_) = refusal.body.detail.get_or_insert_with(|| json!({}))
+        {
+            detail["request_id"] = json!(record.id());
+        }
         refusal.body.hint = hint_for(error.code).map(str::to_owned);
         refusal
     }
@@ -106,7 +121,7 @@ impl IntoResponse for Refusal {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use stead_engine::Engine;
+use stead_face_frame::Streams;
 
 use crate::wire;
 
@@ -13,4 +15,8 @@ pub struct FaceState {
     pub engine: Engine,
     /// The answer of `GET /stead/v1/server`.
     pub server: Arc<wire::Server>,
+    /// The answer of `GET /stead/v1/openapi.json`.
+    pub document: Bytes,
+    /// How many streams may be open.
+    pub streams: Streams,
 }

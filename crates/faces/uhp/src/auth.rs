@@ -9,6 +9,8 @@ use http::request::Parts;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::{Code, Error};
 
+use stead_face_frame::Gate;
+
 use crate::errors::Failure;
 use crate::state::FaceState;
 use crate::version;
@@ -43,10 +45,29 @@ fn secret(parts: &Parts) -> Result<&str, Error> {
     if scheme.eq_ignore_ascii_case("bearer") && !secret.is_empty() { Ok(secret) } else { Err(invalid()) }
 }
 
-async fn caller(parts: &Parts, state: &FaceState, verb: Verb) -> Result<Caller, Failure> {
+impl Gate for Anyone {
+    const VERBS: &'static [Verb] = &[];
+}
+
+impl Gate for Reader {
+    const VERBS: &'static [Verb] = &[Verb::Read];
+}
+
+impl Gate for Runner {
+    const VERBS: &'static [Verb] = &[Verb::Run];
+}
+
+impl Gate for Writer {
+    const VERBS: &'static [Verb] = &[Verb::Write];
+}
+
+/// The caller, when its key has the verb of the gate.
+async fn admitted<G: Gate>(parts: &Parts, state: &FaceState) -> Result<Caller, Failure> {
     version::check(&parts.headers)?;
     let caller = state.engine.authenticate(secret(parts)?).await?;
-    caller.require(verb)?;
+    for verb in G::VERBS {
+        caller.require(*verb)?;
+    }
     Ok(caller)
 }
 
@@ -60,21 +81,21 @@ impl FromRequestParts<FaceState> for Anyone {
 impl FromRequestParts<FaceState> for Reader {
     type Rejection = Failure;
     async fn from_request_parts(parts: &mut Parts, state: &FaceState) -> Result<Self, Failure> {
-        caller(parts, state, Verb::Read).await.map(Self)
+        admitted::<Self>(parts, state).await.map(Self)
     }
 }
 
 impl FromRequestParts<FaceState> for Runner {
     type Rejection = Failure;
     async fn from_request_parts(parts: &mut Parts, state: &FaceState) -> Result<Self, Failure> {
-        caller(parts, state, Verb::Run).await.map(Self)
+        admitted::<Self>(parts, state).await.map(Self)
     }
 }
 
 impl FromRequestParts<FaceState> for Writer {
     type Rejection = Failure;
     async fn from_request_parts(parts: &mut Parts, state: &FaceState) -> Result<Self, Failure> {
-        caller(parts, state, Verb::Write).await.map(Self)
+        admitted::<Self>(parts, state).await.map(Self)
     }
 }
 

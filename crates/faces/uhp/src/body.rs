@@ -1,14 +1,17 @@
 //! Bodies on their way in: JSON under a byte limit, everything else spooled to disk under one.
 
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderMap, header};
-use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use stead_domain::{Code, Error, Result};
 use stead_engine::{Engine, Spooled};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The largest JSON body where no file can come along, in bytes.
 pub(crate) const SMALL: u64 = 1 << 20;
@@ -35,12 +38,77 @@ fn broken_off() -> Error {
 /// The bytes of a body of at most `limit` bytes.
 pub(crate) async fn bytes(headers: &HeaderMap, body: Body, limit: u64) -> Result<Bytes> {
     check_length(headers, limit)?;
-    let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
-    match limited.collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large(limit)),
-        Err(_) => Err(broken_off()),
+    let mut held = Held::default();
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| broken_off())?;
+        if (held.bytes.len() + piece.len()) as u64 > limit {
+            return Err(too_large(limit));
+        }
+        held.take(&piece).await?;
     }
+    Ok(Bytes::from_owner(held))
+}
+
+/// What bodies in memory may hold in all, in KiB. What is made of a body while it is read comes to a few times as much.
+const HELD: usize = 128 << 10;
+/// A body up to this many bytes is held in any case.
+const FREE: usize = 16 << 10;
+/// How long a body waits for room.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HELD)));
+
+/// A body in memory, and its room there.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: Vec<u8>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Held {
+    async fn take(&mut self, piece: &[u8]) -> Result<()> {
+        let needed = (self.bytes.len() + piece.len()).saturating_sub(FREE).div_ceil(1 << 10);
+        let had = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if needed > had {
+            // In steps, so that a body of many pieces does not ask for each.
+            let more = u32::try_from((needed - had).next_multiple_of(64)).unwrap_or(u32::MAX);
+            let room = tokio::time::timeout(PATIENCE, Arc::clone(&ROOM).acquire_many_owned(more)).await;
+            let Ok(Ok(room)) = room else {
+                return Err(Error::new(Code::CapacityExhausted, "the server has no room for this body at the moment"));
+            };
+            match &mut self.room {
+                Some(had) => had.merge(room),
+                none => *none = Some(room),
+            }
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The most values that a JSON body may have. Each costs many times what it is written with.
+const VALUES: usize = 200_000;
+
+/// Whether a body has more values than fit, whatever it says otherwise.
+fn has_too_many_values(bytes: &[u8]) -> bool {
+    let (mut values, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    values > VALUES
 }
 
 /// Reads a JSON body of at most `limit` bytes. The media type does not matter: nothing but JSON is understood.
@@ -64,6 +132,9 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 /// Reads JSON. A refusal names the field; a known field that is there twice is refused, nesting is bounded by the parser.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    if has_too_many_values(bytes) {
+        return Err(Error::new(Code::InvalidInput, format!("the body has more than {VALUES} values")));
+    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = dotted(&error.path().to_string());
@@ -164,6 +235,10 @@ mod tests {
 
     #[test]
     fn refusals_name_the_field() {
+        let many = format!("{{\"name\":\"a\",\"x\":[{}0]}}", "0,".repeat(VALUES));
+        let quoted = format!("{{\"name\":\"\\\"{}\"}}", ",[".repeat(VALUES));
+        assert!(parse::<Sample>(many.as_bytes()).unwrap_err().message.contains("200000 values"));
+        assert!(parse::<Sample>(quoted.as_bytes()).is_ok());
         let deep = format!("{{\"name\":\"a\",\"x\":{}", "[".repeat(100_000));
         for (body, param) in [
             (r#"{"name":3}"#, Some("name")),

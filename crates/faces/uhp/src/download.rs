@@ -16,6 +16,7 @@ use stead_domain::key::Caller;
 use stead_domain::ports::BlobFile;
 use stead_domain::{BlobId, Error, Timestamp};
 use stead_engine::Engine;
+use stead_face_frame::{Operation, Parameter};
 use tokio_util::io::ReaderStream;
 
 use crate::conditions::{self, Reading};
@@ -170,6 +171,16 @@ pub(crate) fn blob_body(blob: BlobFile) -> Body {
 }
 
 /// The answer that carries an archive made for this request.
+/// What there is to say about a download, beside what the route says itself.
+pub(crate) fn described(operation: Operation) -> Operation {
+    operation
+        .with(Parameter::header("Range", "a part of the bytes"))
+        .answers_bytes("*/*")
+        .answers_also(206, "A part of the bytes.")
+        .answers_also(304, "The caller has the bytes.")
+        .refuses(&[412, 416])
+}
+
 pub(crate) fn archive(file: File, bytes: u64, name: &str) -> Response {
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(file), BUFFER);
     answer(Body::from_stream(stream), bytes, "application/zip", &disposition("attachment", name))

@@ -109,6 +109,21 @@ impl Failure {
         Self::new(Error::invalid("Content-Encoding", message), words)
     }
 
+    /// As many streams are open as may be.
+    pub(crate) fn too_many_streams() -> Self {
+        let words = Words { status: StatusCode::TOO_MANY_REQUESTS, kind: "rate_limit_error", code: "rate_limited" };
+        let message = "as many streams are open as may be; close some, or read the response instead";
+        Self::new(Error::new(Code::CapacityExhausted, message), words)
+    }
+
+    /// The event is one that was folded away, so that nobody can tell any more what followed it.
+    pub(crate) fn expired_event() -> Self {
+        let words = Words { status: StatusCode::GONE, kind: INVALID, code: "stead_event_expired" };
+        let message =
+            "the task has ended and the pieces of its text are gone; go on behind an event's id, or read the response";
+        Self::new(Error::invalid("Last-Event-ID", message), words)
+    }
+
     /// No route has this path.
     pub(crate) fn unknown_route() -> Self {
         let words = Words { status: StatusCode::NOT_FOUND, kind: INVALID, code: "stead_unknown_route" };
@@ -158,7 +173,8 @@ impl Failure {
                 chain.push_str(&source.to_string());
                 next = source.source();
             }
-            tracing::error!(request_id, code = self.0.error.code.as_str(), cause = chain, "a request failed");
+            let code = self.0.error.code.as_str();
+            tracing::error!(error.code = code, error.cause = chain, "a request failed");
         }
         match &mut self.0.error.detail {
             Some(Value::Object(detail)) => {
@@ -191,7 +207,7 @@ impl Failure {
         if words.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if words.status == StatusCode::SERVICE_UNAVAILABLE {
+        if words.status == StatusCode::SERVICE_UNAVAILABLE || words.code == "rate_limited" {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

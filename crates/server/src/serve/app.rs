@@ -3,19 +3,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, middleware};
 use futures_util::{StreamExt, stream};
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{Method, StatusCode};
+use stead_face_frame::{Document, DocumentError, Streams};
 use stead_face_stead::wire;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::gate::gate;
 use super::hosts::Hosts;
+use super::monitoring::{Monitoring, is_monitoring};
+use super::observed::observe;
 use super::request::{is_stead, is_uhp, is_unserved};
 use super::upload;
 use super::wiring::Parts;
@@ -30,7 +33,13 @@ Try: stead project list
 ";
 
 /// Everything that is served. Bodies that stream end when `stopping` is cancelled, so that a stop need not wait for them.
-pub(super) fn app(parts: &Parts, settings: &Settings, address: SocketAddr, stopping: CancellationToken) -> Router {
+pub(super) fn app(
+    parts: &Parts,
+    settings: &Settings,
+    address: SocketAddr,
+    stopping: CancellationToken,
+    monitoring: Monitoring,
+) -> anyhow::Result<Router> {
     let provider = parts.engine.provider();
     let server = wire::Server {
         object: "stead.server".to_owned(),
@@ -39,23 +48,40 @@ pub(super) fn app(parts: &Parts, settings: &Settings, address: SocketAddr, stopp
         provider: provider.name().to_owned(),
         isolation: provider.capabilities().isolation,
     };
+    let streams = Streams::default();
     let stead = stead_face_stead::router(stead_face_stead::FaceState {
         engine: parts.engine.clone(),
         server: Arc::new(server),
+        document: Bytes::from(document().map_err(|error| anyhow::anyhow!("{error}"))?.to_string()),
+        streams: streams.clone(),
     });
-    let uhp = parts.uhp();
-    compose(uhp, stead, Hosts::new(address, &settings.server.hosts), stopping)
+    let uhp = parts.uhp(streams);
+    let watched = Router::new().fallback(move |request: Request| {
+        let monitoring = monitoring.clone();
+        async move { monitoring.answer(request).await }
+    });
+    Ok(compose(uhp, stead, watched, Hosts::new(address, &settings.server.hosts), stopping))
 }
 
-fn compose(uhp: Router, stead: Router, hosts: Hosts, stopping: CancellationToken) -> Router {
+/// The document that describes every route of every face.
+fn document() -> Result<serde_json::Value, DocumentError> {
+    Document::new("Stead", env!("CARGO_PKG_VERSION"))
+        .with(stead_face_uhp::document())
+        .with(stead_face_stead::document())
+        .write()
+}
+
+fn compose(uhp: Router, stead: Router, watched: Router, hosts: Hosts, stopping: CancellationToken) -> Router {
     let by_path = move |request: Request| {
-        let (uhp, stead, stopping) = (uhp.clone(), stead.clone(), stopping.clone());
+        let (uhp, stead, watched, stopping) = (uhp.clone(), stead.clone(), watched.clone(), stopping.clone());
         async move {
             let path = request.uri().path();
             let face = if is_uhp(path) {
                 uhp
             } else if is_stead(path) {
                 stead
+            } else if is_monitoring(path) {
+                watched
             } else {
                 return welcome(request.method(), path);
             };
@@ -69,6 +95,7 @@ fn compose(uhp: Router, stead: Router, hosts: Hosts, stopping: CancellationToken
         .fallback(by_path)
         .layer(middleware::from_fn_with_state(Arc::new(hosts), gate))
         .layer(middleware::from_fn(upload::watch))
+        .layer(middleware::from_fn(observe))
 }
 
 /// The same answer; a stream that follows something live is broken off when the server stops, so that its client asks again
@@ -120,7 +147,7 @@ mod tests {
     fn router() -> Router {
         let uhp = Router::new().route("/v1/uhp", get(|| async { "uhp" })).route("/v1/panic", get(panics));
         let stead = Router::new().route("/stead/v1/server", get(|| async { "stead" }));
-        compose(uhp, stead, Hosts::new("127.0.0.1:1".parse().unwrap(), &[]), CancellationToken::new())
+        compose(uhp, stead, Router::new(), Hosts::new("127.0.0.1:1".parse().unwrap(), &[]), CancellationToken::new())
     }
 
     async fn ask(method: Method, path: &str, host: Option<&str>) -> (u16, http::HeaderMap, String) {

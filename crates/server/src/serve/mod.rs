@@ -1,36 +1,48 @@
 //! `stead serve`.
 //!
-//! Order: configuration, data directory and its lock, the parts ([`wiring`]), recovery, the first key, the socket; only then
-//! is the server said to be ready. On SIGTERM or SIGINT it stops accepting, lets requests finish for a while, ends streams,
-//! and closes the store last.
+//! Order: configuration, data directory with its lock and the listening socket ([`entering`]), the parts ([`wiring`]), recovery,
+//! the first key; only then is the server said to be ready. When it shall end ([`leaving`], or a successor on [`control`]) it stops
+//! accepting, lets requests finish for a while, ends streams, hands its sessions over or stops them, and closes the store last.
 
 mod app;
+mod control;
 mod data_directory;
 mod descriptors;
+mod entering;
 mod first_key;
 mod gate;
+mod health;
 mod hosts;
+mod leaving;
 mod listen;
 mod logging;
+mod metrics;
+mod monitoring;
 mod native;
 mod node;
+mod observed;
 mod registries;
 mod request;
+mod tools;
 mod upload;
+mod use_cases;
 mod wiring;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Failure;
 use crate::config::{Flag, Layers, Settings};
-use data_directory::DataDirectory;
+use control::{Control, Leaving};
+use entering::Entered;
+use leaving::{Ending, Signals};
 use listen::Listening;
+use wiring::Parts;
 pub(crate) use wiring::{python_candidates, uv_candidates};
 
 #[derive(Debug, Args)]
@@ -43,6 +55,9 @@ pub(crate) struct ServeArgs {
     /// The program that runs inside each environment [default: stead-runtime beside this program]
     #[arg(long, value_name = "FILE")]
     runtime: Option<PathBuf>,
+    /// Take the place of a server that runs on this data directory: it hands its sessions over, and no connection is refused
+    #[arg(long)]
+    take_over: bool,
 }
 
 /// Where configuration comes from.
@@ -109,45 +124,89 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::io("start the server", &error))?;
-    let served = runtime.block_on(Box::pin(run(settings)));
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    let served = runtime.block_on(Box::pin(run(settings, arguments.take_over)));
+    runtime.shutdown_timeout(Duration::from_secs(2));
     served.map_err(|error| {
         tracing::debug!(error = ?error, "the server ended with an error");
         Failure::new(format!("{error:#}"))
     })
 }
 
-async fn run(settings: Settings) -> anyhow::Result<()> {
-    let directory = DataDirectory::open(&settings.data_directory)?;
-    // Before the parts start anything: an address that is taken is found out first, and connections made meanwhile wait.
-    let listener = TcpListener::bind(settings.server.listen)
-        .await
-        .with_context(|| format!("failed to listen on {}", settings.server.listen))?;
-    let address = listener.local_addr().context("failed to read the address listened on")?;
-
+async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let Entered { directory, listener, address } = tokio::select! {
+        entered = entering::enter(&settings, take_over) => entered?,
+        ending = signals.first() => {
+            tracing::info!(?ending, "ended before anything was started");
+            return Ok(());
+        }
+    };
+    let numbers = metrics::start()?;
     let parts = wiring::build(&settings).await?;
+    let stopping = CancellationToken::new();
+    let monitoring = parts.monitoring(numbers, settings.data_directory.clone(), stopping.clone());
+    let watched = monitoring::listen(monitoring.clone(), settings.server.metrics_listen).await?;
     parts.engine.start().await.context("failed to settle what an earlier server process left")?;
     first_key::ensure(&parts.engine, directory.path()).await?;
+    monitoring.health.recovered();
 
-    let stopping = CancellationToken::new();
-    let app = app::app(&parts, &settings, address, stopping.clone());
-    let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
+    let app = app::app(&parts, &settings, address, stopping.clone(), monitoring).context("failed to describe the routes")?;
+    let control = Control::open(&directory.path().join("run"), &listener)?;
     let grace = settings.server.shutdown_grace;
-    let serving = Listening::default().serve(listener, app, stopping.clone(), grace);
-    let serving = tokio::spawn(serving);
+    let serving = tokio::spawn(Listening::default().serve(listener, app, stopping.clone(), grace));
     tracing::info!(server.address = %address, "Stead is ready at http://{address}");
 
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("stopping: requests may finish for {grace:?}");
+    let (ending, asked) = tokio::select! {
+        ending = signals.first() => (ending, None),
+        asked = control.asked() => (Ending::HandOver, Some(asked)),
+    };
+    tracing::info!(?ending, "stopping: requests may finish for {grace:?}");
     stopping.cancel();
-    serving.await.context("the task that serves failed")?;
-    parts.engine.stop(grace).await;
-    parts.close().await;
-    tracing::info!("stopped");
+    if let Some(successor) = control.close(asked) {
+        let leaving = Leaving { process: std::process::id(), grace_ms: grace.as_millis() as u64 };
+        // What has begun goes on: the successor, if it is still there, waits for the lock.
+        if let Err(error) = successor.give(leaving).await {
+            tracing::warn!("the listening socket could not be given away: {error:#}");
+        }
+    }
+    end(&parts, ending, grace, serving, &mut signals).await?;
+    // Until here it was there to be told that the server stops.
+    drop(watched);
     drop(directory);
+    Ok(())
+}
+
+/// Ends what runs, in good order. A signal meanwhile means that everything shall end, and soon.
+async fn end(
+    parts: &Parts,
+    ending: Ending,
+    grace: Duration,
+    mut serving: JoinHandle<()>,
+    signals: &mut Signals,
+) -> anyhow::Result<()> {
+    let handed_over = tokio::select! {
+        served = &mut serving => {
+            served.context("the task that serves failed")?;
+            if ending == Ending::HandOver {
+                tokio::select! {
+                    handed_over = parts.hand_over(grace) => handed_over,
+                    () = signals.another() => false,
+                }
+            } else {
+                false
+            }
+        }
+        () = signals.another() => {
+            tracing::warn!("another signal: everything is ended now");
+            serving.abort();
+            false
+        }
+    };
+    if !handed_over {
+        parts.engine.stop(grace).await;
+        parts.end_sandboxes().await;
+    }
+    parts.close().await;
+    tracing::info!(handed_over, "stopped");
     Ok(())
 }

@@ -1,24 +1,29 @@
 //! The parts of a server, put together: the one place that names every adapter.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use metrics_exporter_prometheus::PrometheusHandle;
 use stead_blobs::{LocalBlobs, LocalLogs};
 use stead_domain::file::ArtifactLimits;
 use stead_engine::{Engine, GitSettings, Limits};
+use stead_face_frame::Streams;
 use stead_projects::toolchain::{PythonCandidate, UvCandidate};
-use stead_projects::{Layout, OperatingSystem, Toolchain};
+use stead_projects::{Layout, OperatingSystem};
 use stead_provider_native::NativeProvider;
-use stead_registries::RegistryClient;
 use stead_store::{SqlStore, StoreConfig};
+use tokio_util::sync::CancellationToken;
 
-use super::{native, node, registries as package_registries};
+use super::health::Health;
+use super::metrics::Sampled;
+use super::monitoring::Monitoring;
+use super::tools::Waiting;
+use super::{native, node};
 use crate::adapters::{RandomIds, SystemClock};
 use crate::config::Settings;
-use crate::registries::Registries;
 
 /// What a server is made of once it is put together.
 pub(super) struct Parts {
@@ -29,15 +34,37 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The UHP face.
-    pub(super) fn uhp(&self) -> Router {
-        stead_face_uhp::router(stead_face_uhp::FaceState { engine: self.engine.clone() })
+    pub(super) fn uhp(&self, streams: Streams) -> Router {
+        stead_face_uhp::router(stead_face_uhp::FaceState { engine: self.engine.clone(), streams })
     }
 
-    /// Ends the sandboxes and closes what holds files; the last step of a stop. Sessions keep their files.
-    pub(super) async fn close(&self) {
+    /// Lets everything go on without this process, for the next one to take over. Says whether it could.
+    pub(super) async fn hand_over(&self, _grace: Duration) -> bool {
+        false
+    }
+
+    /// What those see who watch this server. `draining` is cancelled when it stops.
+    pub(super) fn monitoring(
+        &self,
+        numbers: PrometheusHandle,
+        directory: PathBuf,
+        draining: CancellationToken,
+    ) -> Monitoring {
+        let (store, native, engine) = (self.store.clone(), self.native.clone(), self.engine.clone());
+        let health = Health::new(store.clone(), native.clone(), directory, draining);
+        let metrics = Sampled::new(numbers, store, native, engine.node().to_owned(), health.clone());
+        Monitoring { health, metrics: Arc::new(metrics), engine }
+    }
+
+    /// Ends the sandboxes. Sessions keep their files.
+    pub(super) async fn end_sandboxes(&self) {
         if let Err(error) = self.native.shutdown().await {
             tracing::warn!(error = %error, "a sandbox could not be ended; the next start ends it");
         }
+    }
+
+    /// Closes what holds files; the last step of a stop.
+    pub(super) async fn close(&self) {
         self.store.close().await;
     }
 }
@@ -45,22 +72,18 @@ impl Parts {
 /// Opens everything. Nothing runs yet.
 pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
     let data = settings.data_directory.clone();
+    let waiting = Waiting::default();
+    waiting.look(settings);
     let clock = Arc::new(SystemClock);
-    let store = SqlStore::open(&StoreConfig::new(settings.database.url.clone()), clock.clone())
-        .await
-        .with_context(|| format!("failed to open the database {:?}", settings.database.url))?;
-    let store = Arc::new(store);
     let found = {
         let settings = settings.clone();
         tokio::task::spawn_blocking(move || Found::look(&settings))
     };
-    let Found { blobs, logs, toolchain, system, node, native, packages, registries } =
-        found.await.context("the task that opens the data directory failed")??;
-    tracing::info!("builds and sessions run on {}", toolchain.base().description);
-    let named = registries.hosts.iter().chain(&settings.builds.registry_hosts).map(String::as_str);
-    let named = named.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ");
-    let network = settings.builds.network.within(&settings.builds.network_limit);
-    tracing::info!(%network, registries = named, "what builds reach");
+    let store = SqlStore::open(&StoreConfig::new(settings.database.url.clone()), clock.clone())
+        .await
+        .with_context(|| format!("failed to open the database {:?}", settings.database.url))?;
+    let store = Arc::new(store);
+    let Found { blobs, logs, node, native } = found.await.context("the task that opens the data directory failed")??;
     let native = Arc::new(native);
     let engine = Engine::new(stead_engine::Parts {
         store: store.clone(),
@@ -68,13 +91,13 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         logs: Arc::new(logs),
         provider: native.clone(),
         sandboxes: native.clone(),
-        registries: Arc::new(packages),
+        registries: waiting.packages,
         clock,
         ids: Arc::new(RandomIds),
         layout: Layout::new(data.clone()),
-        toolchain,
-        system,
-        settings: engine_settings(settings, data, registries),
+        tools: waiting.tools,
+        system: OperatingSystem::detect(),
+        settings: engine_settings(settings, data),
         node,
     });
     Ok(Parts { engine, store, native })
@@ -84,45 +107,23 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
 struct Found {
     blobs: LocalBlobs,
     logs: LocalLogs,
-    toolchain: Toolchain,
-    system: OperatingSystem,
     node: String,
     native: NativeProvider,
-    packages: RegistryClient,
-    registries: Registries,
 }
 
 impl Found {
-    /// Opens and asks; blocking. Tools are asked side by side, since each takes a moment to say anything.
+    /// Opens; blocking.
     fn look(settings: &Settings) -> anyhow::Result<Self> {
         let data = &settings.data_directory;
-        std::thread::scope(|scope| {
-            let registries = scope.spawn(|| Registries::look(&settings.builds, data));
-            let toolchain = scope.spawn(|| {
-                Toolchain::detect(&uv_candidates(data), &python_candidates(data))
-                    .with_node_tools(&data.join("toolchains"))
-            });
-            let node = node::name(data)?;
-            let blobs = LocalBlobs::open(&data.join("blobs")).context("failed to open the blob store")?;
-            let logs = LocalLogs::open(&data.join("logs")).context("failed to open the log store")?;
-            let native = native::open(settings, &node)?;
-            let panicked = |_| anyhow::anyhow!("a thread that looks for tools panicked");
-            let registries = registries.join().map_err(panicked)?;
-            Ok(Self {
-                packages: package_registries::open(settings, &registries)?,
-                blobs,
-                logs,
-                toolchain: toolchain.join().map_err(panicked)?,
-                system: OperatingSystem::detect(),
-                node,
-                native,
-                registries,
-            })
-        })
+        let node = node::name(data)?;
+        let blobs = LocalBlobs::open(&data.join("blobs")).context("failed to open the blob store")?;
+        let logs = LocalLogs::open(&data.join("logs")).context("failed to open the log store")?;
+        let native = native::open(settings, &node)?;
+        Ok(Self { blobs, logs, node, native })
     }
 }
 
-fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -> stead_engine::Settings {
+fn engine_settings(settings: &Settings, data: PathBuf) -> stead_engine::Settings {
     let (sessions, builds, limits) = (&settings.sessions, &settings.builds, settings.limits);
     stead_engine::Settings {
         limits: Limits {
@@ -138,7 +139,6 @@ fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -
         session_network: sessions.network.clone(),
         build_network: builds.network.clone(),
         build_network_limit: builds.network_limit.clone(),
-        registries: registries.hosts,
         turn_time_limit: sessions.time_limit,
         turn_output_bytes: sessions.output_bytes,
         start_wait: sessions.start_wait,
@@ -147,9 +147,8 @@ fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -
         build_output_bytes: builds.output_bytes,
         build_time_limit: builds.time_limit,
         layer_age: builds.layer_age,
-        python_index: registries.python_index,
-        npm_registry: registries.npm_registry,
         build_sandbox: builds.limits,
+        audit_keep: settings.audit_keep,
         collection: settings.collection,
         quotas: settings.quotas,
         git: GitSettings {
@@ -158,6 +157,8 @@ fn engine_settings(settings: &Settings, data: PathBuf, registries: Registries) -
             slots: settings.git.slots,
         },
         spool: data.join("spool"),
+        handovers: data.join("handovers"),
+        store_patience: stead_engine::Settings::STORE_PATIENCE,
     }
 }
 

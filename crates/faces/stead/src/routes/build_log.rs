@@ -16,7 +16,7 @@ use futures_util::StreamExt as _;
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use serde::Serialize;
-use stead_domain::key::{Caller, Verb};
+use stead_domain::key::Caller;
 use stead_domain::{Error, ProjectId, Result};
 use stead_engine::{Engine, LogPart};
 use tokio::sync::mpsc;
@@ -25,8 +25,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::builds::{Named, shown};
 use super::named;
 use super::query::Begin;
-use crate::auth::Authenticated;
-use crate::refusal::Answer;
+use crate::auth::Reader;
+use crate::refusal::{Answer, too_many_streams};
 use crate::state::FaceState;
 use crate::wire;
 
@@ -35,7 +35,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How often it is looked whether a silent build has gone on to another stage.
 const LOOK: Duration = Duration::from_secs(1);
 /// Events that wait for a slow reader.
-const WAITING: usize = 64;
+const WAITING: usize = 8;
 
 #[derive(Serialize)]
 struct LogEvent {
@@ -53,28 +53,33 @@ const fn is_zero(number: &u64) -> bool {
 /// The log from an offset on, as it grows; the body ends when the build has ended. A body that is cut before that ends
 /// without its last chunk, which an HTTP client reports.
 pub(crate) async fn log(
+    Reader(caller): Reader,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path((project, number)): Named,
     Query(query): Query<Begin>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    caller.require(Verb::Read)?;
     let (project, number) = (named::project(&project)?, named::build(&number)?);
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accepts.into_iter().any(|value| value.contains("text/event-stream")) {
         let from = last_event(&headers)?.map_or_else(|| query.offset(), Ok)?;
-        return events(state.engine, caller, project, number, from).await;
+        return events(state, caller, (project, number), from).await;
     }
     let from = query.offset()?;
     let log = state.engine.build_follow(&caller, project, number, from).await?;
+    let place = state.streams.enter(caller.key_id).ok_or_else(too_many_streams)?;
+    let parts = log.map(move |part| {
+        // Taken for as long as the stream is there.
+        let _taken = &place;
+        part.map(plain)
+    });
     let headers = [
         (CONTENT_TYPE.as_str(), "text/plain; charset=utf-8"),
         (CACHE_CONTROL.as_str(), "no-store"),
         ("x-accel-buffering", "no"),
     ];
     let offset = [(wire::LOG_OFFSET, from.to_string())];
-    Ok((headers, offset, Body::from_stream(log.map(|part| part.map(plain)))).into_response())
+    Ok((headers, offset, Body::from_stream(parts)).into_response())
 }
 
 fn last_event(headers: &HeaderMap) -> Result<Option<u64>> {
@@ -92,9 +97,11 @@ fn plain(part: LogPart) -> Bytes {
     [notice.as_bytes(), &part.bytes].concat().into()
 }
 
-async fn events(engine: Engine, caller: Caller, project: ProjectId, number: u32, from: u64) -> Answer<Response> {
+async fn events(state: FaceState, caller: Caller, (project, number): (ProjectId, u32), from: u64) -> Answer<Response> {
+    let engine = state.engine;
     // Refused before the stream begins.
     engine.build_get(&caller, project, number).await?;
+    let place = state.streams.enter(caller.key_id).ok_or_else(too_many_streams)?;
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         let closed = sender.clone();
@@ -105,6 +112,7 @@ async fn events(engine: Engine, caller: Caller, project: ProjectId, number: u32,
                 tracing::warn!(code = error.code.as_str(), "the log of a build broke off in a stream");
             }
         }
+        drop(place);
     });
     let frames = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("keep-alive");

@@ -3,11 +3,10 @@
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use stead_domain::build::Build;
-use stead_domain::key::Verb;
 
 use super::named;
 use super::query::Fresh;
-use crate::auth::Authenticated;
+use crate::auth::{Reader, Writer};
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire;
@@ -15,44 +14,40 @@ use crate::wire;
 pub(super) type Named = Path<(String, String)>;
 
 pub(crate) async fn start(
+    Writer(caller): Writer,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path(project): Path<String>,
     Query(query): Query<Fresh>,
 ) -> Answer<Json<wire::Build>> {
-    caller.require(Verb::Write)?;
     let fresh = query.is_set()?;
     let build = state.engine.build_start(&caller, named::project(&project)?, fresh).await?;
     Ok(Json(shown(&build)))
 }
 
 pub(crate) async fn get(
+    Reader(caller): Reader,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path((project, number)): Named,
 ) -> Answer<Json<wire::Build>> {
-    caller.require(Verb::Read)?;
     let build = state.engine.build_get(&caller, named::project(&project)?, named::build(&number)?).await?;
     Ok(Json(shown(&build)))
 }
 
 pub(crate) async fn cancel(
+    Writer(caller): Writer,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path((project, number)): Named,
 ) -> Answer<Json<wire::Build>> {
-    caller.require(Verb::Write)?;
     let build = state.engine.build_cancel(&caller, named::project(&project)?, named::build(&number)?).await?;
     Ok(Json(shown(&build)))
 }
 
 /// Gives up a finished version's files; the record stays.
 pub(crate) async fn remove_version(
+    Writer(caller): Writer,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path((project, number)): Named,
 ) -> Answer<Json<wire::Build>> {
-    caller.require(Verb::Write)?;
     let build = state.engine.version_remove(&caller, named::project(&project)?, named::build(&number)?).await?;
     Ok(Json(shown(&build)))
 }

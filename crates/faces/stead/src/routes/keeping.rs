@@ -2,18 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
-use stead_domain::key::Verb;
 
-use crate::auth::Authenticated;
+use crate::auth::{Admin, Reader};
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire::{self, Kept};
 
-pub(crate) async fn collect(
-    State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
-) -> Answer<Json<wire::Collected>> {
-    caller.require(Verb::Admin)?;
+pub(crate) async fn collect(Admin(caller): Admin, State(state): State<FaceState>) -> Answer<Json<wire::Collected>> {
     let report = state.engine.collection_run(&caller).await?;
     Ok(Json(wire::Collected {
         object: "stead.collection".to_owned(),
@@ -26,11 +21,7 @@ pub(crate) async fn collect(
     }))
 }
 
-pub(crate) async fn usage(
-    State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
-) -> Answer<Json<wire::Usage>> {
-    caller.require(Verb::Read)?;
+pub(crate) async fn usage(Reader(caller): Reader, State(state): State<FaceState>) -> Answer<Json<wire::Usage>> {
     let usage = state.engine.usage(&caller).await?;
     let quotas = usage.quotas;
     Ok(Json(wire::Usage {

@@ -9,7 +9,7 @@ use stead_domain::{Error, Result};
 
 use super::named;
 use super::query::OfWorkspace;
-use crate::auth::Authenticated;
+use crate::auth::KeyKeeper;
 use crate::body;
 use crate::refusal::Answer;
 use crate::state::FaceState;
@@ -18,13 +18,12 @@ use crate::wire;
 const MAX_NAME: usize = 200;
 
 pub(crate) async fn create(
+    KeyKeeper(caller): KeyKeeper,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Json<wire::KeyCreated>> {
-    caller.require_keys()?;
-    let wanted: wire::KeyCreate = body::json(&headers, body, state.engine.limits().json_bytes).await?;
+    let wanted: wire::KeyCreate = body::json(&headers, body).await?;
     let name = wanted.name.trim();
     if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
         let message = format!("a key's name is one line of 1 to {MAX_NAME} bytes");
@@ -36,22 +35,20 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn list(
+    KeyKeeper(caller): KeyKeeper,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Query(of): Query<OfWorkspace>,
 ) -> Answer<Json<wire::KeyList>> {
-    caller.require_keys()?;
     let keys = state.engine.key_list(&caller, of.workspace.as_deref()).await?;
     Ok(Json(wire::KeyList { keys: keys.iter().map(shown).collect() }))
 }
 
 pub(crate) async fn revoke(
+    KeyKeeper(caller): KeyKeeper,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(of): Query<OfWorkspace>,
 ) -> Answer<Json<wire::Key>> {
-    caller.require_keys()?;
     let workspace = of.workspace.as_deref();
     let id = match named::key(&id) {
         Ok(id) => id,

@@ -1,5 +1,6 @@
 //! Handlers, one file per resource.
 
+pub(crate) mod audit;
 pub(crate) mod build_log;
 pub(crate) mod builds;
 pub(crate) mod keeping;

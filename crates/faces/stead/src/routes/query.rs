@@ -32,6 +32,15 @@ impl Fresh {
     }
 }
 
+/// Which part of the audit log.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct AuditPage {
+    /// A workspace's id or name; all that the caller sees when absent.
+    pub(crate) workspace: Option<String>,
+    pub(crate) limit: Option<String>,
+    pub(crate) cursor: Option<String>,
+}
+
 /// Whose keys are meant.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct OfWorkspace {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use stead_domain::key::{Caller, Verb};
+use stead_domain::key::Caller;
 use stead_domain::limit::LimitHit;
 use stead_domain::ports::OutputStream;
 use stead_domain::turn::{ExitStatus, Turn, TurnFailure};
@@ -18,8 +18,8 @@ use stead_engine::{Engine, OutputChunk, TurnView};
 
 use super::named;
 use super::query::Begin;
-use crate::auth::Authenticated;
-use crate::refusal::Answer;
+use crate::auth::Reader;
+use crate::refusal::{Answer, too_many_streams};
 use crate::state::FaceState;
 use crate::wire;
 
@@ -27,30 +27,32 @@ use crate::wire;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(crate) async fn get(
+    Reader(caller): Reader,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path(turn): Path<String>,
 ) -> Answer<Json<wire::Turn>> {
-    caller.require(Verb::Read)?;
     let view = state.engine.turn_get(&caller, named::turn(&turn)?).await?;
     Ok(Json(shown(&view)))
 }
 
 /// The raw output from an offset on, as it comes; the last line says how the turn ended.
 pub(crate) async fn output(
+    Reader(caller): Reader,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     Path(turn): Path<String>,
     Query(query): Query<Begin>,
 ) -> Answer<Response> {
-    caller.require(Verb::Read)?;
     let from = query.offset()?;
     let id = named::turn(&turn)?;
     let chunks = state.engine.turn_output(&caller, id, from).await?;
+    let place = state.streams.enter(caller.key_id).ok_or_else(too_many_streams)?;
     let chunks = chunks.map(|chunk| chunk.map(|chunk| line(&chunk_line(chunk))));
     let end = stream::once(end(state.engine, caller, id));
-    let lines = tokio_stream::StreamExt::timeout_repeating(chunks.chain(end), heartbeat())
-        .map(|line| line.unwrap_or_else(|_| Ok(Bytes::from_static(b"\n"))));
+    let lines = tokio_stream::StreamExt::timeout_repeating(chunks.chain(end), heartbeat()).map(move |line| {
+        // Taken for as long as the stream is there.
+        let _taken = &place;
+        line.unwrap_or_else(|_| Ok(Bytes::from_static(b"\n")))
+    });
     let headers = [
         (CONTENT_TYPE.as_str(), "application/x-ndjson"),
         (CACHE_CONTROL.as_str(), "no-store"),

@@ -4,34 +4,30 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use http::HeaderMap;
-use stead_domain::key::{Caller, Verb};
+use stead_domain::key::Caller;
 use stead_domain::workspace::Workspace;
 
-use crate::auth::Authenticated;
+use crate::auth::{Operator, Overseer};
 use crate::body;
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire;
 
 pub(crate) async fn create(
+    Operator(caller): Operator,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Json<wire::Workspace>> {
-    caller.require(Verb::Operator)?;
-    let wanted: wire::WorkspaceCreate = body::json(&headers, body, state.engine.limits().json_bytes).await?;
+    let wanted: wire::WorkspaceCreate = body::json(&headers, body).await?;
     let workspace = state.engine.workspace_create(&caller, &wanted.name).await?;
     Ok(Json(shown(&caller, &workspace)))
 }
 
 pub(crate) async fn list(
+    Overseer(caller): Overseer,
     State(state): State<FaceState>,
-    Authenticated(caller): Authenticated,
 ) -> Answer<Json<wire::WorkspaceList>> {
-    if !caller.is_operator() {
-        caller.require(Verb::Read)?;
-    }
     let workspaces = state.engine.workspace_list(&caller).await?;
     Ok(Json(wire::WorkspaceList { workspaces: workspaces.iter().map(|found| shown(&caller, found)).collect() }))
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer header that names the offset, in bytes of the raw log, at which a log's body begins.
 pub const LOG_OFFSET: &str = "x-stead-offset";
 
 /// A build in the core's own words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Build {
     /// The project, `henv_…`.
     pub id: String,

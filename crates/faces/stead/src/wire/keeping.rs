@@ -1,9 +1,10 @@
 //! What a workspace keeps.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer of `POST /stead/v1/collect`: what the run removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Collected {
     /// `stead.collection`.
     pub object: String,
@@ -23,7 +24,7 @@ pub struct Collected {
 }
 
 /// How much of something there is, and how much there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
     /// What there is.
     pub used: u64,
@@ -32,7 +33,7 @@ pub struct Kept {
 }
 
 /// The answer of `GET /stead/v1/usage`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// `stead.usage`.
     pub object: String,

@@ -1,9 +1,10 @@
 //! Keys.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The body of `POST /stead/v1/keys`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyCreate {
     /// A label for people.
@@ -17,7 +18,7 @@ pub struct KeyCreate {
 }
 
 /// A key, never its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Key {
     /// `key_…`.
     pub id: String,
@@ -36,7 +37,7 @@ pub struct Key {
 }
 
 /// The answer of `POST /stead/v1/keys`: the only time that the secret is shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyCreated {
     /// The key.
     #[serde(flatten)]
@@ -52,7 +53,7 @@ impl std::fmt::Debug for KeyCreated {
 }
 
 /// The answer of `GET /stead/v1/keys`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyList {
     /// Every key of one workspace, revoked ones included.
     pub keys: Vec<Key>,

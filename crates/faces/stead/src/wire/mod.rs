@@ -3,6 +3,7 @@
 //! Times are Unix seconds. Unknown members of a request are refused by name, since a misspelled one would otherwise be
 //! believed; unknown members of an answer are ignored.
 
+mod audit;
 mod build;
 mod error;
 mod keeping;
@@ -12,6 +13,7 @@ mod server;
 mod turn;
 mod workspace;
 
+pub use audit::{AuditEntry, AuditList, AuditTarget};
 pub use build::{Build, LOG_OFFSET};
 pub use error::{ErrorBody, ErrorEnvelope};
 pub use keeping::{Collected, Kept, Usage};

@@ -10,12 +10,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::turn::TurnFailure;
 
 /// One line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OutputLine {
     /// Bytes that the turn wrote.
@@ -25,6 +26,7 @@ pub enum OutputLine {
         /// Where the bytes were written.
         stream: Stream,
         /// The bytes, which need not be text and may end within a character.
+        #[schemars(with = "String")]
         #[serde(rename = "data_b64", serialize_with = "encode", deserialize_with = "decode")]
         data: Vec<u8>,
     },
@@ -40,7 +42,7 @@ pub enum OutputLine {
 }
 
 /// A stream of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// Standard output.
@@ -50,7 +52,7 @@ pub enum Stream {
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// It exited with this status.

@@ -1,11 +1,12 @@
 //! Turns.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::output::Exit;
 
 /// A turn in the core's own words: what UHP's response has no field for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Turn {
     /// `turn_…`.
     pub id: String,
@@ -45,7 +46,7 @@ pub struct Turn {
 }
 
 /// Why a turn failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnFailure {
     /// `harness`, `interrupted`, `environment` or `limit`.
     pub kind: String,
@@ -57,7 +58,7 @@ pub struct TurnFailure {
 }
 
 /// A limit that something in a turn ran into.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitHit {
     /// `memory`, `disk` or `processes`.
     pub limit: String,
@@ -66,7 +67,7 @@ pub struct LimitHit {
 }
 
 /// A project version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reads {
     /// The project, `henv_…`.
     pub project: String,
@@ -75,7 +76,7 @@ pub struct Reads {
 }
 
 /// A file that a turn left.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnArtifact {
     /// `file_…`.
     pub id: String,
@@ -86,7 +87,7 @@ pub struct TurnArtifact {
 }
 
 /// A file that a turn left but that could not be kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExcessFile {
     /// Its path relative to the working directory.
     pub path: String,

@@ -1,9 +1,10 @@
 //! Workspaces.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The body of `POST /stead/v1/workspaces`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceCreate {
     /// What people call it; no other workspace of the server has that name.
@@ -11,7 +12,7 @@ pub struct WorkspaceCreate {
 }
 
 /// A workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Workspace {
     /// `ws_…`.
     pub id: String,
@@ -26,7 +27,7 @@ pub struct Workspace {
 }
 
 /// The answer of `GET /stead/v1/workspaces`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceList {
     /// Every workspace for an operator, oldest first; the caller's own for everybody else.
     pub workspaces: Vec<Workspace>,

@@ -1,23 +1,30 @@
 //! Artifacts, one at a time (UHP §10). Ids never reach a file system: anything that is not an id names no file.
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
 use http::{HeaderMap, Method};
 use stead_domain::file::Artifact;
+use stead_face_frame::Operation;
 
-use super::Answer;
+use super::{Answer, Routes};
 use crate::auth::Reader;
-use crate::download::{Display, Stored};
+use crate::download::{self, Display, Stored};
 use crate::errors::Failure;
 use crate::names::Names;
 use crate::state::FaceState;
 use crate::wire::ids;
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new()
-        .route("/v1/containers/{container_id}/files/{file_id}/content", get(content))
-        .route("/v1/containers/{container_id}/files/{file_id}/pdf", get(pdf))
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .get(
+            "/v1/containers/{container_id}/files/{file_id}/content",
+            content,
+            download::described(Operation::new("Download a file that a task left").refuses(&[404])),
+        )
+        .get(
+            "/v1/containers/{container_id}/files/{file_id}/pdf",
+            pdf,
+            Operation::new("A preview of a file; this server renders none").refuses(&[404, 501]),
+        )
 }
 
 async fn content(

@@ -1,15 +1,13 @@
 //! `GET /v1/uhp` (UHP §3).
 
-use axum::Router;
-use axum::routing::get;
+use stead_face_frame::Operation;
 
-use super::{Answer, json};
+use super::{Answer, Routes, json};
 use crate::auth::Anyone;
-use crate::state::FaceState;
 use crate::wire::discovery::Discovery;
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new().route("/v1/uhp", get(show))
+pub(super) fn routes() -> Routes {
+    Routes::new().get("/v1/uhp", show, Operation::new("What this server can do").answers::<Discovery>())
 }
 
 async fn show(_: Anyone) -> Answer {

@@ -1,25 +1,27 @@
 //! `POST /v1/files` (UHP §10). Another protocol has the same path and the same call: a caller that names no UHP version gets
 //! its spelling of the id, and both spellings are accepted everywhere.
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request, State};
-use axum::routing::post;
 use http::StatusCode;
 use http_body_util::Limited;
 use stead_domain::{Code, Error, Result};
 use stead_engine::{Engine, Spooled};
+use stead_face_frame::Operation;
 
-use super::{Answer, json};
+use super::{Answer, Routes, json};
 use crate::auth::Writer;
 use crate::state::FaceState;
-use crate::wire::file::File;
+use crate::wire::file::{File, UploadForm};
 use crate::wire::ids;
 use crate::{body, input, version};
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new().route("/v1/files", post(upload))
+pub(super) fn routes() -> Routes {
+    let upload_of_a_file = Operation::new("Upload a file for a task to name")
+        .takes_as::<UploadForm>("multipart/form-data")
+        .answers::<File>();
+    Routes::new().post("/v1/files", upload, upload_of_a_file)
 }
 
 /// What a multipart body may hold beside the file, in bytes.

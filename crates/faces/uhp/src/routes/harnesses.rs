@@ -1,12 +1,11 @@
 //! Configured harnesses (UHP §6).
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::routing::get;
 use http::HeaderMap;
+use stead_face_frame::Operation;
 
-use super::{Answer, json};
+use super::{Answer, Routes, json};
 use crate::auth::{Reader, Writer};
 use crate::body;
 use crate::names::Names;
@@ -16,11 +15,20 @@ use crate::wire::harness::{Harness, HarnessList, HarnessWrite};
 use crate::wire::ids;
 use crate::wire::model::HarnessModels;
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new()
-        .route("/v1/harnesses", get(list).post(create))
-        .route("/v1/harnesses/{harness_id}", get(show).put(update).delete(delete))
-        .route("/v1/harnesses/{harness_id}/models", get(models))
+pub(super) fn routes() -> Routes {
+    let one = "/v1/harnesses/{harness_id}";
+    let write = |summary| Operation::new(summary).takes::<HarnessWrite>().answers::<Harness>();
+    Routes::new()
+        .get("/v1/harnesses", list, Operation::new("Every harness").answers::<HarnessList>())
+        .post("/v1/harnesses", create, write("Make a harness").refuses(&[404, 422]))
+        .get(one, show, Operation::new("A harness").answers::<Harness>().refuses(&[404]))
+        .put(one, update, write("Change a harness").refuses(&[404, 409, 422]))
+        .delete(one, delete, Operation::new("Remove a harness").answers::<Deleted>().refuses(&[404, 409]))
+        .get(
+            "/v1/harnesses/{harness_id}/models",
+            models,
+            Operation::new("The models of a harness").answers::<HarnessModels>().refuses(&[404]),
+        )
 }
 
 async fn list(Reader(caller): Reader, State(state): State<FaceState>) -> Answer {

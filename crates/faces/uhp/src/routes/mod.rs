@@ -14,9 +14,11 @@ use axum::response::Response;
 use axum::{Router, middleware};
 
 use http::StatusCode;
+use stead_face_frame::{Part, Row};
 
 use crate::errors::Failure;
 use crate::state::FaceState;
+use crate::wire::error::ErrorEnvelope;
 use crate::{reply, request_id};
 
 /// What handlers return: an answer or a refusal.
@@ -27,11 +29,11 @@ fn json(body: impl serde::Serialize) -> Answer {
     Ok(reply::json(StatusCode::OK, &body)?)
 }
 
-/// Every path of UHP, with the answers for paths and methods that it does not have. The whole `/v1` prefix may be given to
-/// it; another router's paths have to be taken out before.
-pub fn router(state: FaceState) -> Router {
-    Router::new()
-        .merge(discovery::routes())
+/// Routes of this face.
+type Routes = stead_face_frame::Routes<FaceState>;
+
+fn routes() -> Routes {
+    discovery::routes()
         .merge(harnesses::routes())
         .merge(models::routes())
         .merge(responses::routes())
@@ -39,11 +41,30 @@ pub fn router(state: FaceState) -> Router {
         .merge(files::routes())
         .merge(containers::routes())
         .merge(environments::routes())
+}
+
+/// This face's part of the document that describes the server: its table, and what each route takes and answers.
+pub fn document() -> Part {
+    Part::new::<ErrorEnvelope>("UHP", table())
+        .answers_with("UHP-Version", "the version of the protocol that the answer is in")
+        .answers_with("X-Request-Id", "what the server's log calls the request")
+}
+
+/// Every route, with what a key needs for it.
+pub fn table() -> Vec<Row> {
+    routes().into_rows()
+}
+
+/// Every path of UHP, with the answers for paths and methods that it does not have. The whole `/v1` prefix may be given to
+/// it; another router's paths have to be taken out before.
+pub fn router(state: FaceState) -> Router {
+    routes()
+        .into_router()
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         // Each route bounds its body itself, by the engine's limits.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn(request_id::layer))
+        .layer(middleware::from_fn_with_state(state.clone(), request_id::layer))
         .with_state(state)
 }
 

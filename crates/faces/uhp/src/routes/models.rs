@@ -1,17 +1,19 @@
 //! Models: one answer for UHP (§6) and for OpenAI-style clients, which ask at the same path.
 
-use axum::Router;
-use axum::routing::get;
+use stead_face_frame::Operation;
 
-use super::{Answer, json};
+use super::{Answer, Routes, json};
 use crate::auth::Reader;
 use crate::errors::Failure;
 use crate::names::Names;
-use crate::state::FaceState;
 use crate::wire::model::{ModelCatalog, ModelEntry};
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new().route("/v1/models", get(list)).route("/v1/models/{model}", get(show))
+pub(super) fn routes() -> Routes {
+    Routes::new().get("/v1/models", list, Operation::new("Every model").answers::<ModelCatalog>()).get(
+        "/v1/models/{model}",
+        show,
+        Operation::new("A model").answers::<ModelEntry>().refuses(&[404]),
+    )
 }
 
 async fn list(_: Reader) -> Answer {

@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response as Reply;
-use axum::routing::{get, post};
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, header};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use stead_domain::key::Caller;
@@ -16,23 +15,52 @@ use stead_domain::session::Face;
 use stead_domain::turn::{InputFile, TurnInput};
 use stead_domain::{Code, Error, Result};
 use stead_engine::{Engine, RetryKey, StartedTurn, TurnRequest, TurnView};
+use stead_face_frame::{Operation, Parameter, Place};
 
-use super::{Answer, json};
+use super::{Answer, Routes, json};
 use crate::auth::{Reader, Runner, Writer};
+use crate::errors::Failure;
 use crate::input::{self, FileSource, TaskInput};
 use crate::names::Names;
+use crate::query::Query;
+use crate::resume::Seen;
 use crate::state::FaceState;
+use crate::wire::event::Event;
 use crate::wire::response::Response;
 use crate::wire::task::{CreateResponse, Delivery, ignored_fields};
 use crate::wire::{Deleted, ids};
 use crate::{body, fingerprint, stream};
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new()
-        .route("/v1/responses", post(create))
-        .route("/v1/responses/{response_id}", get(show).delete(delete))
-        .route("/v1/responses/{response_id}/input_items", get(input_items))
-        .route("/v1/responses/{response_id}/cancel", post(cancel))
+pub(super) fn routes() -> Routes {
+    let one = "/v1/responses/{response_id}";
+    let start = Operation::new("Start a task")
+        .with(Parameter::header("Idempotency-Key", "the same key again gives the first request's task"))
+        .with(Parameter::header("Last-Event-ID", "with a repeated stream, the id of the last event seen"))
+        .takes::<CreateResponse>()
+        .answers::<Response>()
+        .answers_as::<Event>("text/event-stream")
+        .refuses(&[404, 409, 410, 422]);
+    let look = Operation::new("A task, or the stream of its events")
+        .with(Parameter::query("stream", "whether its events are wanted").flag())
+        .with(Parameter::query("starting_after", "the number or the id of an event; the stream goes on behind it"))
+        .with(Parameter::header("Last-Event-ID", "the id of the last event seen; the stream goes on behind it"))
+        .answers::<Response>()
+        .answers_as::<Event>("text/event-stream")
+        .refuses(&[404, 410, 429]);
+    Routes::new()
+        .post("/v1/responses", create, start)
+        .get(one, show, look)
+        .delete(one, delete, Operation::new("Forget a task").answers::<Deleted>().refuses(&[404, 409]))
+        .get(
+            "/v1/responses/{response_id}/input_items",
+            input_items,
+            Operation::new("What a task was given").answers::<InputItems>().refuses(&[404]),
+        )
+        .post(
+            "/v1/responses/{response_id}/cancel",
+            cancel,
+            Operation::new("Cancel a task").answers::<Response>().refuses(&[404, 409]),
+        )
 }
 
 async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers: HeaderMap, body: Body) -> Answer {
@@ -41,17 +69,23 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
     let Asked { task, mut input, ignored_fields, fingerprint } = understand(bytes).await?;
     let (version, time_limit, network, delivery) =
         (task.version()?, task.time_limit()?, task.network()?, task.delivery());
+    let seen = last_event(&headers)?;
     let retry = fingerprint::key(&headers)?.map(|key| RetryKey {
         face: Face::Uhp,
         route: "POST /v1/responses",
         key,
         fingerprint,
     });
+    // Whoever would not hear of the task must not start it.
+    let place = match delivery {
+        Delivery::Streaming => Some(state.streams.enter(caller.key_id).ok_or_else(Failure::too_many_streams)?),
+        Delivery::Blocking | Delivery::Background => None,
+    };
     // Before anything that the body names is looked for, and before any file of it is kept once more.
     if let Some(retry) = &retry
         && let Some(started) = engine.turn_repeated(&caller, retry).await?
     {
-        return deliver(engine, caller, started, delivery).await;
+        return deliver(engine, caller, started, (delivery, place, seen)).await;
     }
     let mut request = TurnRequest {
         face: Face::Uhp,
@@ -75,7 +109,7 @@ async fn create(Runner(caller): Runner, State(state): State<FaceState>, headers:
         instructions: guidance(task.instructions.as_deref(), &input.guidance),
     };
     let started = engine.turn_start(&caller, request).await.map_err(|error| task.refused(error))?;
-    deliver(engine, caller, started, delivery).await
+    deliver(engine, caller, started, (delivery, place, seen)).await
 }
 
 /// A body, read.
@@ -104,13 +138,23 @@ fn read(bytes: &[u8]) -> Result<Asked> {
     Ok(Asked { task, input, ignored_fields, fingerprint: fingerprint::of(bytes) })
 }
 
-async fn deliver(engine: Engine, caller: Caller, started: StartedTurn, delivery: Delivery) -> Answer {
+async fn deliver(
+    engine: Engine,
+    caller: Caller,
+    started: StartedTurn,
+    (delivery, place, seen): (Delivery, Option<Place>, Option<Seen>),
+) -> Answer {
     let id = started.turn.id;
+    if let Some(place) = place {
+        // A task that was started just now has no events that anybody could have seen.
+        let seen = seen.filter(|_| started.replayed);
+        seen.map(|seen| seen.check(started.turn.state.is_ended())).transpose()?;
+        return Ok::<Reply, _>(stream::answer(engine, caller, fresh(started), seen, place));
+    }
     match delivery {
-        Delivery::Blocking => json(Response::of(&engine.turn_wait(&caller, id).await?)),
+        Delivery::Blocking | Delivery::Streaming => json(Response::of(&engine.turn_wait(&caller, id).await?)),
         Delivery::Background if started.replayed => json(Response::of(&engine.turn_get(&caller, id).await?)),
         Delivery::Background => json(Response::of(&fresh(started))),
-        Delivery::Streaming => Ok::<Reply, _>(stream::answer(engine, caller, fresh(started))),
     }
 }
 
@@ -163,9 +207,41 @@ fn unique(names: &mut HashSet<String>, name: String) -> String {
     candidate
 }
 
-async fn show(Reader(caller): Reader, State(state): State<FaceState>, names: Names) -> Answer {
+/// The event that a client has seen last.
+fn last_event(headers: &HeaderMap) -> Result<Option<Seen>> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let seen = value.to_str().ok().and_then(Seen::parse);
+    let refused = || Error::invalid("Last-Event-ID", "`Last-Event-ID` is the id of an event of this stream");
+    seen.map(Some).ok_or_else(refused)
+}
+
+/// The task, or, as an extension, the stream of its events.
+async fn show(
+    Reader(caller): Reader,
+    State(state): State<FaceState>,
+    names: Names,
+    query: Query,
+    headers: HeaderMap,
+) -> Answer {
+    let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let streams = query
+        .flag("stream")?
+        .unwrap_or_else(|| accepts.into_iter().any(|value| value.to_ascii_lowercase().contains("text/event-stream")));
+    let seen = match query.get("starting_after").filter(|_| streams) {
+        _ if !streams => None,
+        Some(text) => Some(Seen::parse(text).ok_or_else(|| {
+            Error::invalid("starting_after", "`starting_after` is the number or the id of an event of this stream")
+        })?),
+        None => last_event(&headers)?,
+    };
     let id = ids::parse_response(&names.first)?;
-    json(Response::of(&state.engine.turn_get(&caller, id).await?))
+    let view = state.engine.turn_get(&caller, id).await?;
+    if !streams {
+        return json(Response::of(&view));
+    }
+    seen.map(|seen| seen.check(view.turn.state.is_ended())).transpose()?;
+    let place = state.streams.enter(caller.key_id).ok_or_else(Failure::too_many_streams)?;
+    Ok(stream::answer(state.engine, caller, view, seen, place))
 }
 
 async fn delete(Writer(caller): Writer, State(state): State<FaceState>, names: Names) -> Answer {
@@ -180,7 +256,7 @@ async fn cancel(Runner(caller): Runner, State(state): State<FaceState>, names: N
 }
 
 /// The answer of `GET …/input_items`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct InputItems {
     object: &'static str,
     data: Vec<Value>,

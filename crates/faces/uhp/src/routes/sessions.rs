@@ -2,13 +2,12 @@
 
 mod archive;
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
 use stead_domain::Error;
 use stead_domain::ports::SessionFilter;
+use stead_face_frame::{Operation, Parameter};
 
-use super::{Answer, json};
+use super::{Answer, Routes, json};
 use crate::auth::{Reader, Runner, Writer};
 use crate::names::Names;
 use crate::query::Query;
@@ -17,15 +16,39 @@ use crate::wire::file::{File, FileList};
 use crate::wire::session::{Session, SessionList, SessionStatus, TurnItem, TurnList};
 use crate::wire::{Deleted, ids};
 
-pub(super) fn routes() -> Router<FaceState> {
-    Router::new()
-        .route("/v1/sessions", get(list))
-        .route("/v1/sessions/{session_id}", get(show).delete(delete))
-        .route("/v1/sessions/{session_id}/turns", get(turns))
-        .route("/v1/sessions/{session_id}/cancel", post(cancel))
-        .route("/v1/sessions/{session_id}/files", get(files))
-        .route("/v1/sessions/{session_id}/files/archive", get(archive::download))
-        .route("/v1/traces/{session_id}", axum::routing::delete(delete))
+pub(super) fn routes() -> Routes {
+    let one = "/v1/sessions/{session_id}";
+    let page = Operation::new("Sessions, newest first")
+        .with(Parameter::query("limit", "how many at most").number(1, LARGEST_PAGE as u64))
+        .with(Parameter::query("cursor", "the `next_cursor` of the page before"))
+        .with(Parameter::query("harness", "of this harness alone"))
+        .answers::<SessionList>();
+    let removal = |summary| Operation::new(summary).answers::<Deleted>().refuses(&[404, 409]);
+    Routes::new()
+        .get("/v1/sessions", list, page)
+        .get(one, show, Operation::new("A session").answers::<Session>().refuses(&[404]))
+        .delete(one, delete, removal("Remove a session and all that is in it"))
+        .get(
+            "/v1/sessions/{session_id}/turns",
+            turns,
+            Operation::new("The tasks of a session, oldest first").answers::<TurnList>().refuses(&[404]),
+        )
+        .post(
+            "/v1/sessions/{session_id}/cancel",
+            cancel,
+            Operation::new("Cancel what runs in a session").answers::<SessionStatus>().refuses(&[404, 409]),
+        )
+        .get(
+            "/v1/sessions/{session_id}/files",
+            files,
+            Operation::new("The files that its tasks left").answers::<FileList>().refuses(&[404]),
+        )
+        .get(
+            "/v1/sessions/{session_id}/files/archive",
+            archive::download,
+            Operation::new("The files in one zip").answers_bytes("application/zip").refuses(&[404]),
+        )
+        .delete("/v1/traces/{session_id}", delete, removal("The same as removing the session"))
 }
 
 /// Entries of a page when the caller does not say.

@@ -1,11 +1,12 @@
 //! `GET /v1/uhp` (UHP §3).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::version::{VERSION, VERSIONS};
 
 /// What this server can do. Nothing in it depends on who asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Discovery {
     object: &'static str,
     protocol: &'static str,
@@ -17,7 +18,7 @@ pub struct Discovery {
 }
 
 /// Each capability is a promise to serve its whole chapter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Capabilities {
     streaming: bool,
     sessions: bool,
@@ -30,9 +31,11 @@ struct Capabilities {
     idempotency: bool,
     plugins: bool,
     environments: bool,
+    /// An addition: streams go on behind an event that a client has seen.
+    stead_stream_resumption: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Implementation {
     name: &'static str,
     version: &'static str,
@@ -60,6 +63,7 @@ impl Discovery {
                 idempotency: true,
                 plugins: false,
                 environments: true,
+                stead_stream_resumption: true,
             },
             implementation: Implementation { name: "stead", version: env!("CARGO_PKG_VERSION") },
         }

@@ -1,11 +1,12 @@
 //! Streamed events (UHP §8).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::response::{Annotation, ContentPart, OutputItem, Response};
 
 /// One event and its place in the stream.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
     /// What happened.
     #[serde(flatten)]
@@ -15,7 +16,7 @@ pub struct Event {
 }
 
 /// Which text of which item an event is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
     /// The item.
     pub item_id: String,
@@ -26,7 +27,7 @@ pub struct Place {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum EventKind {
     /// The first event.

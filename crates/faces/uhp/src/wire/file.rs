@@ -1,12 +1,15 @@
 //! Files: uploads and artifacts (UHP §10).
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use stead_domain::file::{Artifact, Upload};
 
 use super::ids;
 
 /// A file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct File {
     /// Its id.
     pub id: String,
@@ -58,8 +61,26 @@ impl File {
     }
 }
 
+/// The parts of an upload, for the document alone: the body is read as it comes.
+#[derive(Debug)]
+pub struct UploadForm;
+
+impl JsonSchema for UploadForm {
+    fn schema_name() -> Cow<'static, str> {
+        "UploadForm".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": { "file": { "type": "string", "format": "binary" }, "purpose": { "type": "string" } },
+            "required": ["file"],
+        })
+    }
+}
+
 /// The answer of `GET /v1/sessions/{id}/files`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileList {
     /// Of all turns, latest turn last.
     pub files: Vec<File>,

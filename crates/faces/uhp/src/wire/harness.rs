@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stead_domain::agent::Agent;
@@ -13,7 +14,7 @@ use super::network::{self, Network};
 use super::nullable::Field;
 
 /// A harness as clients read it: camelCase, milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Harness {
     id: String,
@@ -62,14 +63,14 @@ impl From<Agent> for Harness {
 }
 
 /// The answer of `GET /v1/harnesses`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct HarnessList {
     /// Oldest first.
     pub harnesses: Vec<Harness>,
 }
 
 /// A harness as `GET /v1/environments/{id}/harnesses` shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HarnessName {
     id: String,
     name: String,
@@ -84,7 +85,7 @@ impl From<Agent> for HarnessName {
 
 /// The body of POST and PUT. Requests are snake_case; the camelCase of answers is read as well, so that a client can send
 /// back what it read. An absent field keeps what is there.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HarnessWrite {
     base: Option<String>,
@@ -104,6 +105,7 @@ pub struct HarnessWrite {
     max_step: Field<u32>,
     #[serde(alias = "timeoutSeconds")]
     timeout_seconds: Field<u32>,
+    #[schemars(schema_with = "network::schema")]
     stead_network: Field<Value>,
 }
 

@@ -17,10 +17,11 @@ pub mod response;
 pub mod session;
 pub mod task;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The answer of every DELETE that has one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Deleted {
     /// What was deleted.
     pub id: String,

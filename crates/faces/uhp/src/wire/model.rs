@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stead_domain::AgentId;
 use stead_domain::agent::Harness;
@@ -10,7 +11,7 @@ use stead_domain::agent::Harness;
 use super::ids;
 
 /// A model that a backend offers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Model {
     /// Its canonical id.
     pub id: &'static str,
@@ -22,14 +23,14 @@ pub struct Model {
 }
 
 /// What one backend offers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Backend {
     default: &'static str,
     models: Vec<Model>,
 }
 
 /// One entry of the list that OpenAI-style clients read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ModelEntry {
     id: &'static str,
     object: &'static str,
@@ -37,7 +38,7 @@ pub struct ModelEntry {
 }
 
 /// The answer of `GET /v1/models`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ModelCatalog {
     backends: BTreeMap<&'static str, Backend>,
     object: &'static str,
@@ -45,7 +46,7 @@ pub struct ModelCatalog {
 }
 
 /// The answer of `GET /v1/harnesses/{id}/models`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HarnessModels {
     harness_id: String,
     backend: &'static str,

@@ -9,6 +9,7 @@
 
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stead_domain::network::{AllowedHosts, BuildNetworkPolicy, NetworkMode, NetworkPolicy};
@@ -17,7 +18,7 @@ use stead_domain::{Error, Result};
 const RESTRICTED: &str = NetworkMode::Restricted.as_str();
 
 /// A network as answers have it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Network {
     /// `disabled`, `enabled` or `registries`.
@@ -55,10 +56,28 @@ impl From<&BuildNetworkPolicy> for Network {
     }
 }
 
+/// The schema of a network as requests have it.
+pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [
+            { "type": ["string", "null"] },
+            {
+                "type": "object",
+                "properties": {
+                    "mode": { "type": "string" },
+                    "hosts": { "type": ["array", "null"], "items": { "type": "string" } },
+                },
+                "required": ["mode"],
+                "additionalProperties": false,
+            },
+        ],
+    })
+}
+
 /// What an object may have.
 const FIELDS: [&str; 2] = ["mode", "hosts"];
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Object {
     mode: String,
     #[serde(default)]

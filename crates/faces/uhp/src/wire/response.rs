@@ -1,5 +1,6 @@
 //! Responses, as objects (UHP §7.2): what a task came to.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stead_domain::limit::Limit;
@@ -13,7 +14,7 @@ use crate::assemble;
 use crate::words;
 
 /// A response.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Response {
     id: String,
     object: &'static str,
@@ -32,13 +33,13 @@ pub struct Response {
     metadata: Metadata,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct IncompleteDetails {
     reason: &'static str,
 }
 
 /// Facts about a task; those that are ours alone begin with `stead_`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 struct Metadata {
     session_id: String,
     harness_id: String,
@@ -84,7 +85,7 @@ struct Metadata {
 }
 
 /// Why a task failed, for programs; the sentence is the response's `error`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Failed {
     /// `harness`, `environment`, `interrupted` or `limit`.
     kind: &'static str,
@@ -104,7 +105,7 @@ impl From<&TurnFailure> for Failed {
 }
 
 /// One item of a response's output.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputItem {
     /// Something the agent said.
@@ -121,7 +122,7 @@ pub enum OutputItem {
 }
 
 /// A part of a message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
     /// Text, and the files that came with it.
@@ -134,7 +135,7 @@ pub enum ContentPart {
 }
 
 /// A file that the task left.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Annotation {
     /// Always `container_file_citation`.
     #[serde(rename = "type")]

@@ -1,5 +1,6 @@
 //! Sessions and their turns (UHP §9).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use stead_domain::Timestamp;
@@ -11,7 +12,7 @@ use super::file::File;
 use super::{ids, response};
 
 /// A session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Session {
     id: String,
     object: &'static str,
@@ -43,7 +44,7 @@ impl From<Row> for Session {
 }
 
 /// The answer of `GET /v1/sessions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SessionList {
     /// Newest first.
     pub sessions: Vec<Session>,
@@ -52,7 +53,7 @@ pub struct SessionList {
 }
 
 /// The answer of a session's cancel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SessionStatus {
     id: String,
     status: &'static str,
@@ -65,7 +66,7 @@ impl From<Row> for SessionStatus {
 }
 
 /// One turn of a session's history.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TurnItem {
     id: String,
     status: &'static str,
@@ -101,7 +102,7 @@ impl From<TurnView> for TurnItem {
 }
 
 /// The answer of `GET /v1/sessions/{id}/turns`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TurnList {
     /// Oldest first.
     pub turns: Vec<TurnItem>,

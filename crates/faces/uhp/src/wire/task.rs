@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -15,14 +16,16 @@ use super::network;
 use super::nullable::Field;
 
 /// A task as a client asks for it. Unknown fields are ignored, and named in the answer.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct CreateResponse {
     /// The work: a text, or items. `input::read` makes sense of it.
+    #[schemars(schema_with = "input")]
     pub input: Value,
     /// A model by name.
     #[serde(default)]
     pub model: Option<String>,
     #[serde(default)]
+    #[schemars(schema_with = "metadata")]
     metadata: Option<Map<String, Value>>,
     #[serde(default)]
     environment: Field<String>,
@@ -43,6 +46,22 @@ pub struct CreateResponse {
     _max_step: Option<u32>,
     #[serde(default)]
     timeout_seconds: Option<u32>,
+}
+
+fn input(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "object" } }] })
+}
+
+fn metadata(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["object", "null"],
+        "properties": {
+            "harness_id": { "type": ["string", "null"] },
+            "environment": { "type": ["string", "null"] },
+            "stead_version": { "type": ["string", "integer", "null"] },
+            "stead_network": { "type": ["string", "object", "null"] },
+        },
+    })
 }
 
 /// How the caller wants to be answered.

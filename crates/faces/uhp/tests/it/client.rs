@@ -14,7 +14,8 @@ use stead_domain::file::ArtifactLimits;
 use stead_domain::key::{Caller, Verb};
 use stead_domain::network::{BuildNetworkPolicy, NetworkPolicy};
 use stead_domain::ports::{Blobs, SandboxLimits, Store};
-use stead_engine::{CollectionSettings, Engine, GitSettings, Limits, Parts, Quotas, Settings};
+use stead_engine::{BuildRegistries, CollectionSettings, Engine, GitSettings, Limits, Parts, Quotas, Settings, Tools};
+use stead_face_frame::Streams;
 use stead_face_uhp::{FaceState, VERSION, router};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_testkit::database::{TestDatabase, sqlite};
@@ -96,7 +97,6 @@ impl Server {
             session_network: NetworkPolicy::Disabled,
             build_network: BuildNetworkPolicy::Enabled,
             build_network_limit: BuildNetworkPolicy::Enabled,
-            registries: std::collections::BTreeSet::new(),
             turn_time_limit: Duration::from_mins(1),
             turn_output_bytes: 1 << 20,
             build_output_bytes: 1 << 20,
@@ -112,8 +112,6 @@ impl Server {
             },
             quotas: Quotas { source_files: Some(300), ..Quotas::default() },
             layer_age: Duration::from_mins(1),
-            python_index: None,
-            npm_registry: None,
             build_sandbox: SandboxLimits {
                 memory_bytes: 1 << 30,
                 processes: 100,
@@ -124,6 +122,8 @@ impl Server {
             },
             git: GitSettings { allowed_hosts: Vec::new(), time_limit: Duration::from_mins(1), slots: 1 },
             spool: path.join("spool"),
+            handovers: path.join("handovers"),
+            store_patience: Settings::STORE_PATIENCE,
         };
         change(&mut settings);
         let engine = Engine::new(Parts {
@@ -136,14 +136,14 @@ impl Server {
             clock: Arc::new(SystemClock),
             ids: Arc::new(SeededIds::new(11)),
             layout: Layout::new(path.clone()),
-            toolchain: Toolchain::detect(&[], &[]),
+            tools: Arc::new(Tools::known(Toolchain::detect(&[], &[]), BuildRegistries::default())),
             system: OperatingSystem { name: "Nowhere".to_owned(), version: String::new() },
             settings,
             node: "node".to_owned(),
         });
         let admin = engine.bootstrap().await.unwrap().admin_secret.unwrap();
         engine.start().await.unwrap();
-        let router = router(FaceState { engine: engine.clone() });
+        let router = router(FaceState { engine: engine.clone(), streams: Streams::default() });
         Self { router, engine, admin, store, blobs, _database: database, _data: data }
     }
 

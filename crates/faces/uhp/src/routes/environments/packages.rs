@@ -18,5 +18,5 @@ pub(super) async fn check(Reader(_): Reader, State(state): State<FaceState>, que
 }
 
 pub(super) async fn runtimes(Reader(_): Reader, State(state): State<FaceState>) -> Answer {
-    json(Runtimes::from(state.engine.runtimes()))
+    json(Runtimes::from(state.engine.runtimes().await?))
 }

@@ -26,7 +26,7 @@ use crate::wire::ids;
 /// How many entries are read at once.
 const BATCH: usize = 2_000;
 /// The largest page.
-const LARGEST_PAGE: usize = 10_000;
+pub(super) const LARGEST_PAGE: usize = 10_000;
 
 /// What is asked for, and whether in a page.
 fn selection(query: &Query) -> Result<(SourceSelection, bool)> {

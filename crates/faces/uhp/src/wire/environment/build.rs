@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use stead_domain::Timestamp;
 use stead_domain::build::{Build, BuildFailure, BuildState, Package};
@@ -34,8 +35,21 @@ fn removed_at(build: &Build) -> Option<i64> {
     build.version.as_ref().and_then(|version| version.removed_at).map(Timestamp::as_seconds)
 }
 
+/// The schema of a list of installed packages.
+pub(super) fn installed(_: &mut SchemaGenerator) -> Schema {
+    let text = json_schema!({ "type": "string" });
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": { "manager": text, "name": text, "version": text },
+            "required": ["manager", "name", "version"],
+        },
+    })
+}
+
 /// One build in an environment's history: `packages` is a count.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct VersionEntry {
     version: u32,
     status: &'static str,
@@ -72,7 +86,7 @@ impl From<&Build> for VersionEntry {
 }
 
 /// An addition of ours: why a build failed, for programs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Failed {
     /// `step`, `manifest`, `limit`, `cancelled`, `interrupted` or `internal`.
     kind: &'static str,
@@ -95,7 +109,7 @@ impl From<&BuildFailure> for Failed {
 }
 
 /// The record of a build: `packages` is a list, and the log may come along.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BuildRecord {
     id: String,
     object: &'static str,
@@ -112,6 +126,7 @@ pub struct BuildRecord {
     stead_removed_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<String>,
+    #[schemars(schema_with = "installed")]
     packages: Vec<Package>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
@@ -144,7 +159,7 @@ impl BuildRecord {
 }
 
 /// The answer of `GET …/versions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct VersionList {
     id: String,
     active: Option<u32>,

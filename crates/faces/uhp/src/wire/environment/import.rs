@@ -1,5 +1,8 @@
 //! A whole project at once (UHP Environments §3.1).
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
 use stead_domain::{Code, Error, Result};
@@ -54,11 +57,35 @@ impl ImportWrite {
     }
 }
 
+impl JsonSchema for ImportWrite {
+    fn schema_name() -> Cow<'static, str> {
+        "ImportWrite".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let text = json_schema!({ "type": ["string", "null"] });
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "git": {
+                    "type": "object",
+                    "properties": {
+                        "url": { "type": "string" }, "ref": text, "stead_ssh_key": text, "stead_known_hosts": text,
+                    },
+                    "required": ["url"],
+                },
+                "replace": { "type": ["boolean", "integer", "null"] },
+            },
+            "required": ["git"],
+        })
+    }
+}
+
 /// Skipped members that an answer names.
 const NAMED: usize = 200;
 
 /// The answer of an import.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportResult {
     written: u64,
     skipped: u64,
@@ -71,7 +98,7 @@ pub struct ImportResult {
 }
 
 /// Ours: what was taken, and what of it is not as it may seem.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Report {
     /// Of a repository: the commit taken.
     commit: Option<String>,
@@ -83,13 +110,13 @@ struct Report {
     ignored_manifests: Vec<Named>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Named {
     name: String,
     reason: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Submodule {
     path: String,
     url: Option<String>,

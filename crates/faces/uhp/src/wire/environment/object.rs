@@ -1,5 +1,6 @@
 //! The environment object and its lists (UHP Environments §2 and §5).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stead_domain::ProjectId;
 use stead_domain::build::Package;
@@ -12,7 +13,7 @@ use crate::wire::harness::HarnessName;
 use crate::wire::network::Network;
 
 /// An environment as clients read it: camelCase, milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Environment {
     id: String,
@@ -26,6 +27,7 @@ pub struct Environment {
     version: Option<u32>,
     latest_version: Option<u32>,
     files: SourceSize,
+    #[schemars(schema_with = "super::build::installed")]
     packages: Vec<Package>,
     declared: Declared,
     runtime: Runtime,
@@ -40,21 +42,21 @@ pub struct Environment {
     updated_at: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct SourceSize {
     count: u64,
     bytes: u64,
 }
 
 /// Packages that the owner asked for beside the manifests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Declared {
     pip: Vec<DeclaredSpec>,
     npm: Vec<DeclaredSpec>,
     apt: Vec<DeclaredSpec>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct DeclaredSpec {
     spec: String,
     name: String,
@@ -76,7 +78,7 @@ impl From<&declared::Declared> for Declared {
 }
 
 /// The interpreter that was asked for; empty for the default one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct Runtime {
     python: String,
 }
@@ -127,14 +129,14 @@ fn status(status: ProjectStatus) -> &'static str {
 }
 
 /// The answer of `GET /v1/environments`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EnvironmentList {
     /// Oldest first.
     pub environments: Vec<Environment>,
 }
 
 /// The answer of `GET …/harnesses`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EnvironmentHarnesses {
     /// The environment.
     pub id: String,

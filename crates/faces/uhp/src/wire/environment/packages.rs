@@ -1,10 +1,11 @@
 //! What may be declared (UHP 2026-09-28, `EnvironmentPackageCheck` and `EnvironmentRuntimes`).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stead_engine::PackageCheck;
 
 /// What a manager's registry says of a spec. Texts that do not apply are empty.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PackageAnswer {
     object: &'static str,
     manager: &'static str,
@@ -37,7 +38,7 @@ impl From<PackageCheck> for PackageAnswer {
 }
 
 /// What a build can be made with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Runtimes {
     python: Vec<String>,
     node: Vec<String>,
@@ -45,7 +46,7 @@ pub struct Runtimes {
     apt: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct System {
     name: String,
     version: String,

@@ -1,10 +1,11 @@
 //! The source, edited by path (UHP Environments §3).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stead_domain::source::{SourceEntry, TreeSize};
 
 /// One entry of a source tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileEntry<'a> {
     path: &'a str,
     dir: bool,
@@ -28,7 +29,7 @@ impl<'a> From<&'a SourceEntry> for FileEntry<'a> {
 }
 
 /// The answer of `GET …/files`: every file and every directory, or a page of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileTree<'a> {
     entries: Vec<FileEntry<'a>>,
     #[serde(flatten)]
@@ -36,7 +37,7 @@ pub struct FileTree<'a> {
 }
 
 /// What follows the entries: the size of the whole source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileTreeEnd {
     count: u64,
     bytes: u64,
@@ -64,7 +65,7 @@ impl<'a> FileTree<'a> {
 }
 
 /// The answer of a PUT of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileWritten {
     /// Where.
     pub path: String,
@@ -73,14 +74,14 @@ pub struct FileWritten {
 }
 
 /// The body of a PATCH of a file, an extension.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct FileChange {
     /// Whether the file may be executed.
     pub executable: bool,
 }
 
 /// The answer of a PATCH of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileChanged {
     /// Which.
     pub path: String,
@@ -91,7 +92,7 @@ pub struct FileChanged {
 }
 
 /// The answer of a DELETE of a file or a tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileDeleted {
     /// What.
     pub path: String,
@@ -100,14 +101,14 @@ pub struct FileDeleted {
 }
 
 /// The body of `POST …/directories`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct DirectoryWrite {
     /// Where.
     pub path: String,
 }
 
 /// The answer of `POST …/directories`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DirectoryWritten {
     /// Where.
     pub path: String,

@@ -1,5 +1,6 @@
 //! What a client says about an environment (UHP Environments §2).
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 use stead_domain::declared::PackageManager;
@@ -11,19 +12,26 @@ use crate::wire::nullable::Field;
 
 /// The body of POST and PUT; what is absent or null keeps what is there, but for `stead_build_network`, where `null` is the
 /// deployment's own.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EnvironmentWrite {
     /// A label for people.
     pub name: Option<String>,
     description: Option<String>,
     entry: Option<String>,
+    #[schemars(schema_with = "declared")]
     packages: Option<Value>,
     runtime: Option<RuntimeWrite>,
+    #[schemars(schema_with = "network::schema")]
     stead_build_network: Field<Value>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+fn declared(_: &mut SchemaGenerator) -> Schema {
+    let specs = json_schema!({ "type": ["array", "null"], "items": { "type": "string" } });
+    json_schema!({ "type": ["object", "null"], "properties": { "pip": specs, "npm": specs, "apt": specs } })
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct RuntimeWrite {
     python: Option<String>,

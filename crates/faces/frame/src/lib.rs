@@ -1,0 +1,16 @@
+//! What every face is hung into: a table of its routes, the OpenAPI document that is made from it, and a bound on live streams.
+//!
+//! A face names each route once, with [`Routes`]: the method, the path, the handler and what there is to say about it. From that
+//! come its router, its table and its part of the document. What a route needs of a key is not said at all: it is read from the
+//! handler's first argument, which is what refuses a key without it, so that the table cannot differ from the gate.
+#![warn(missing_docs)]
+
+mod document;
+mod operation;
+mod streams;
+mod table;
+
+pub use document::{Document, DocumentError, Part};
+pub use operation::{Operation, Parameter};
+pub use streams::{Place, Streams};
+pub use table::{Gate, Gated, RouteRow, Routes, Row};
