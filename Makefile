@@ -1,5 +1,5 @@
 # What developers type beside ./run and ./test.
-.PHONY: lint bench fuzz clean test-long
+.PHONY: lint bench soak fuzz clean test-long
 
 lint:
 	cargo fmt --all --check
@@ -11,7 +11,11 @@ lint:
 bench:
 	scripts/bench.sh $(BENCH)
 
-# Fuzzes the parsers of untrusted bytes, FUZZ_SECONDS each. Needs a nightly toolchain and cargo-fuzz.
+# Lets clients work for SOAK_SECONDS (an hour) and says what grows.
+soak:
+	scripts/soak.sh
+
+# Fuzzes the parsers of untrusted bytes, FUZZ_SECONDS of a processor each. Needs a nightly toolchain and cargo-fuzz.
 fuzz:
 	scripts/fuzz.sh
 

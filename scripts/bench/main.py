@@ -16,10 +16,13 @@ import attach
 import builds
 import disk
 import floods
+import idle
 import imports
 import launch
 import network
+import output
 import proxy
+import reads
 import sessions
 import start
 import tasks
@@ -37,8 +40,11 @@ FIGURES = {
     "network": network.run,
     "proxy": proxy.run,
     "flood": floods.run,
+    "read": reads.run,
+    "output": output.run,
+    "idle": idle.run,
 }
-LETTERS = dict(zip("abcdefghij", FIGURES))
+LETTERS = dict(zip("abcdefghijklm", FIGURES))
 NEED_BWRAP = {"task", "session"}
 """Figures that stand beside bubblewrap's, which belongs to `launch`."""
 

@@ -117,7 +117,7 @@ def quantity(value, unit):
     elif unit in ("B", "B/s"):
         value, unit = value / (1 << 20), unit.replace("B", "MiB")
     digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f} {unit}"
+    return f"{value:.{digits}f} {unit}".rstrip()
 
 
 def timed(action):

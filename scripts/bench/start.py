@@ -5,11 +5,12 @@ import socket
 import subprocess
 import time
 
-from samples import Figure, in_turn
+from samples import Figure, Goal, in_turn
 from server import Server
 
 IDLE = 2.0
 """Seconds without requests before memory is read."""
+READY = Goal("value", 0.1)
 
 
 def run(bench):
@@ -42,10 +43,11 @@ def run(bench):
     new, old, yardstick = in_turn(bench.quick, first, again, python)
     by_python = Figure("python3 -m http.server", yardstick, command="python3 -m http.server, until it accepts")
     command = "stead serve, until it says that it is ready"
-    yield Figure("start, new data directory", new, command=command, yardstick=by_python)
-    yield Figure("start, existing data directory", old, command=command, yardstick=by_python)
+    yield Figure("start, new data directory", new, command=command, yardstick=by_python, goal=READY)
+    yield Figure("start, existing data directory", old, command=command, yardstick=by_python, goal=READY)
     resident = Figure("python3 -m http.server", python_memory, unit="B")
-    yield Figure("resident memory, idle", memory, unit="B", command=f"VmRSS {IDLE:g} s after the start", yardstick=resident)
+    yield Figure("resident memory, idle", memory, unit="B", command=f"VmRSS {IDLE:g} s after the start", yardstick=resident,
+                 goal=Goal("value", 30 << 20))
 
 
 def start_python(place, memory):
