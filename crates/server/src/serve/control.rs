@@ -1,0 +1,215 @@
+//! The socket over which another server process of the same data directory takes this one's place.
+//!
+//! ```text
+//! successor                       this process
+//!   "take-over 1\n" ────────────▶  stops accepting
+//!                   ◀────────────  {"process":…,"grace_ms":…}\n + the listening socket
+//!   waits for the lock             drains, hands over, releases the lock, ends
+//! ```
+//!
+//! Connections made in between wait in the listening socket's queue, since at least one of the two always holds it. Only root and
+//! the user that this process runs as are heard; the socket lies in the run directory, which is theirs alone.
+
+use std::fs;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::{UnixListener, UnixStream};
+
+const NAME: &str = "control.sock";
+/// What a successor says, with the generation of this conversation.
+const REQUEST: &[u8] = b"take-over 1\n";
+/// The longest that either side waits for the other one's words.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many bytes an answer has at most.
+const ANSWER: usize = 4096;
+
+/// What a successor is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Leaving {
+    /// The process that goes.
+    pub(super) process: u32,
+    /// How long its requests may take to finish.
+    pub(super) grace_ms: u64,
+}
+
+/// The socket of a process that serves.
+#[derive(Debug)]
+pub(super) struct Control {
+    socket: UnixListener,
+    path: PathBuf,
+    listener: OwnedFd,
+}
+
+/// Another process that waits to take this one's place.
+#[derive(Debug)]
+pub(super) struct Successor {
+    stream: UnixStream,
+    listener: OwnedFd,
+}
+
+/// A socket's address holds 107 bytes; the directory may have any path, so the socket is named through a descriptor of it.
+fn named(run: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(run, flags, Mode::empty())?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", directory.as_raw_fd()));
+    Ok((directory, path))
+}
+
+impl Control {
+    /// Listens in the run directory for a successor, who will be given `listener`. The caller holds the data directory's lock, so
+    /// what lies there from earlier belongs to nobody.
+    pub(super) fn open(run: &Path, listener: &impl AsFd) -> anyhow::Result<Self> {
+        let path = run.join(NAME);
+        let listener = listener.as_fd().try_clone_to_owned().context("failed to keep the listening socket")?;
+        let bind = || {
+            let (_directory, address) = named(run)?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let socket = UnixListener::bind(address)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            Ok(socket)
+        };
+        let socket = bind().with_context(|| format!("failed to listen on {}", path.display()))?;
+        Ok(Self { socket, path, listener })
+    }
+
+    /// Waits until another process asks for this one's place. Dropping the future loses nothing but an unfinished question.
+    pub(super) async fn asked(&self) -> UnixStream {
+        loop {
+            let stream = match self.socket.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket does not accept");
+                    tokio::time::sleep(PATIENCE).await;
+                    continue;
+                }
+            };
+            match tokio::time::timeout(PATIENCE, heard(stream)).await {
+                Ok(Ok(stream)) => return stream,
+                Ok(Err(error)) => tracing::warn!("a question on the control socket was refused: {error:#}"),
+                Err(_) => tracing::warn!("a connection to the control socket said nothing"),
+            }
+        }
+    }
+
+    /// Ends the socket: nobody else is heard. With a question, its process is to have the listening socket.
+    pub(super) fn close(self, asked: Option<UnixStream>) -> Option<Successor> {
+        // Whoever comes later finds nothing there, and the lock says the rest.
+        let _ = fs::remove_file(&self.path);
+        asked.map(|stream| Successor { stream, listener: self.listener })
+    }
+}
+
+async fn heard(mut stream: UnixStream) -> anyhow::Result<UnixStream> {
+    let peer = stream.peer_cred().context("the caller is not known")?;
+    let own = rustix::process::geteuid().as_raw();
+    ensure!(peer.uid() == 0 || peer.uid() == own, "user {} may not take this server's place", peer.uid());
+    let mut said = [0; REQUEST.len()];
+    stream.read_exact(&mut said).await.context("the caller did not finish")?;
+    ensure!(said == REQUEST, "the caller does not speak this server's language");
+    Ok(stream)
+}
+
+impl Successor {
+    /// Gives the listening socket away. Call it once this process has stopped accepting.
+    pub(super) async fn give(self, leaving: Leaving) -> anyhow::Result<()> {
+        let mut answer = serde_json::to_vec(&leaving).context("failed to write the answer")?;
+        answer.push(b'\n');
+        let sending = self.stream.async_io(Interest::WRITABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let descriptors = [self.listener.as_fd()];
+            control.push(SendAncillaryMessage::ScmRights(&descriptors));
+            let bytes = [IoSlice::new(&answer)];
+            Ok(rustix::net::sendmsg(&self.stream, &bytes, &mut control, SendFlags::NOSIGNAL)?)
+        });
+        let sent = tokio::time::timeout(PATIENCE, sending).await.context("the successor does not listen")?;
+        ensure!(sent.context("failed to give the listening socket away")? == answer.len(), "the answer was cut short");
+        Ok(())
+    }
+}
+
+/// Asks the process that serves from `run` for its place; blocking. None when none of them listens there.
+pub(super) fn ask(run: &Path) -> anyhow::Result<Option<(Leaving, OwnedFd)>> {
+    let connected = named(run).and_then(|(_directory, address)| std::os::unix::net::UnixStream::connect(address));
+    let mut stream = match connected {
+        Ok(stream) => stream,
+        Err(error) if [std::io::ErrorKind::NotFound, std::io::ErrorKind::ConnectionRefused].contains(&error.kind()) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).context("failed to reach the control socket of the server that runs"),
+    };
+    let mut talk = || {
+        stream.set_read_timeout(Some(2 * PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        std::io::Write::write_all(&mut stream, REQUEST)?;
+        let (mut space, mut bytes) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], vec![0; ANSWER]);
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received =
+            rustix::net::recvmsg(&stream, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        bytes.truncate(received.bytes);
+        let listener = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        std::io::Result::Ok((bytes, listener))
+    };
+    let (bytes, listener) = talk().context("the server that runs did not answer on its control socket")?;
+    let Some(listener) = listener else { bail!("the server that runs did not give its listening socket away") };
+    let leaving = serde_json::from_slice(&bytes).context("the server that runs answered in words that are not known")?;
+    Ok(Some((leaving, listener)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_successor_gets_the_socket_and_nonsense_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        // Longer than a socket's address.
+        let run = root.path().join("x".repeat(120));
+        fs::create_dir(&run).unwrap();
+        assert_eq!(ask(&run).unwrap().map(|(leaving, _)| leaving), None);
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let control = Control::open(&run, &listener).unwrap();
+        assert_eq!(fs::metadata(run.join(NAME)).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(listener);
+        let leaving = Leaving { process: 7, grace_ms: 10_000 };
+        let asking = tokio::task::spawn_blocking(move || {
+            let (_directory, name) = named(&run).unwrap();
+            let mut nonsense = std::os::unix::net::UnixStream::connect(name).unwrap();
+            nonsense.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            // A connection that is closed with unread words is reset, or just ends.
+            assert_eq!(nonsense.read(&mut [0; 1]).unwrap_or(0), 0);
+            ask(&run).unwrap().unwrap()
+        });
+        let asked = control.asked().await;
+        control.close(Some(asked)).unwrap().give(leaving).await.unwrap();
+        let (told, listener) = asking.await.unwrap();
+        assert_eq!(told, leaving);
+        let listener = std::net::TcpListener::from(listener);
+        assert_eq!(listener.local_addr().unwrap(), address);
+        let client = std::net::TcpStream::connect(address).unwrap();
+        assert_eq!(listener.accept().unwrap().1, client.local_addr().unwrap());
+        assert!(!root.path().join("x".repeat(120)).join(NAME).exists());
+    }
+}
