@@ -1,5 +1,5 @@
 # What developers type beside ./run and ./test.
-.PHONY: lint bench soak fuzz clean test-long
+.PHONY: lint bench soak fuzz crash clean test-long
 
 lint:
 	cargo fmt --all --check
@@ -18,6 +18,11 @@ soak:
 # Fuzzes the parsers of untrusted bytes, FUZZ_SECONDS of a processor each. Needs a nightly toolchain and cargo-fuzz.
 fuzz:
 	scripts/fuzz.sh
+
+# Kills the server again and again while clients work: STEAD_CRASH_ROUNDS times (1000) from STEAD_CRASH_SEED (1) on. Needs root.
+# Each round prints its seed, with which it can be repeated; the table at the end says where the server died, and how often.
+crash:
+	scripts/crash.sh
 
 test-long: fuzz bench
 	STEAD_NO_SKIP=1 ./test --with-run

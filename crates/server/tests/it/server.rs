@@ -1,6 +1,6 @@
 //! A real server in a directory of its own, for end-to-end tests: it can be killed and started again, and is gone afterwards.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -208,6 +208,30 @@ impl TestServer {
         self.process = process;
         self.url = url;
     }
+
+    /// The same where it may die before it is ready; whether it is.
+    pub(crate) fn start_if_it_lives(&mut self) -> bool {
+        let address = self.url.trim_start_matches("http://").to_owned();
+        self.settings.push(("server.listen".to_owned(), address));
+        match try_spawn(self.data.path(), &self.settings, self.user, &self.log) {
+            Ok((process, url)) => {
+                self.process = process;
+                self.url = url;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the process has ended.
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.process.id()).unwrap()
+    }
 }
 
 impl TestServer {
@@ -240,6 +264,19 @@ impl Drop for TestServer {
 }
 
 fn spawn(data: &Path, settings: &[(String, String)], user: Option<u32>, log: &Arc<Mutex<String>>) -> (Child, String) {
+    try_spawn(data, settings, user, log).unwrap_or_else(|ended| {
+        let log = log.lock().unwrap();
+        panic!("the server did not become ready ({ended}); is stead-runtime built beside it?\n{log}");
+    })
+}
+
+/// The process and where it answers, or how it ended before it was ready.
+fn try_spawn(
+    data: &Path,
+    settings: &[(String, String)],
+    user: Option<u32>,
+    log: &Arc<Mutex<String>>,
+) -> Result<(Child, String), String> {
     let mut command = stead();
     if let Some(user) = user {
         command = stead_at(&data.join("stead"));
@@ -257,10 +294,16 @@ fn spawn(data: &Path, settings: &[(String, String)], user: Option<u32>, log: &Ar
     let (ready, url) = std::sync::mpsc::channel();
     let lines_of = Arc::clone(log);
     std::thread::spawn(move || {
+        // For whoever looks into a test that hangs.
+        let kept = std::env::var("STEAD_TEST_LOG").ok();
+        let mut kept = kept.and_then(|path| std::fs::File::options().create(true).append(true).open(path).ok());
         for line in lines.lines().map_while(Result::ok) {
             if let Some((_, url)) = line.split_once("Stead is ready at ") {
                 let url = url.split_whitespace().next().unwrap_or_default();
                 let _ = ready.send(url.to_owned());
+            }
+            if let Some(kept) = &mut kept {
+                let _ = writeln!(kept, "{line}");
             }
             let mut log = lines_of.lock().unwrap();
             log.push_str(&line);
@@ -270,14 +313,14 @@ fn spawn(data: &Path, settings: &[(String, String)], user: Option<u32>, log: &Ar
     let began = Instant::now();
     loop {
         if let Ok(url) = url.recv_timeout(Duration::from_millis(50)) {
-            return (process, url);
+            return Ok((process, url));
         }
         let ended = process.try_wait().unwrap();
         if ended.is_some() || began.elapsed() > PATIENCE {
             // The process must not outlive the test that gave up on it.
             let _ = process.kill();
-            let log = log.lock().unwrap();
-            panic!("the server did not become ready ({ended:?}); is stead-runtime built beside it?\n{log}");
+            let _ = process.wait();
+            return Err(format!("{ended:?}"));
         }
     }
 }

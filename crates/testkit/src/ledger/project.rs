@@ -57,10 +57,11 @@ impl Project {
         }
     }
 
-    /// Whether it is there, and may be asked for something.
+    /// Whether it is there and everything about it is certain, so that it may be asked for something.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        self.id.is_some() && *self.exists.certain() && self.exists.asked().is_none()
+        let is_certain = self.exists.asked().is_none() && self.tree.asked().is_none() && self.asked_build.is_none();
+        self.id.is_some() && *self.exists.certain() && is_certain
     }
 
     /// Whether a version of it is known to be ready.

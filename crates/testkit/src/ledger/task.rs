@@ -16,10 +16,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether it is there, and nobody has asked for its end.
+    /// Whether it is there and everything about it is certain, so that it may be asked for something.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        self.id.is_some() && self.deleted.asked().is_none()
+        let is_certain = self.deleted.asked().is_none() && self.tasks.iter().all(|task| task.response.is_some());
+        self.id.is_some() && is_certain
     }
 
     /// Whether nothing runs in it any more, as far as can be told.

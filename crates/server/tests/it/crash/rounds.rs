@@ -1,0 +1,215 @@
+//! Ten clients, kills at seeded moments, and after each of them a look at everything that was acknowledged.
+//!
+//! Rounds take turns: one dies at a moment with a name, the next after a seeded time, and the start that follows that one dies
+//! at a moment of its own. `STEAD_CRASH_ROUNDS` and `STEAD_CRASH_SEED` make more of them, and the same ones again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use stead_engine::MOMENTS;
+use stead_testkit::ledger::Random;
+
+use super::leftovers::nothing;
+use super::team::Team;
+use crate::program::needs_root;
+use crate::server::TestServer;
+
+/// The least that is in flight at a kill.
+const IN_FLIGHT: usize = 5;
+/// How long a moment may take to come before the server is killed all the same.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Rounds on one data directory.
+const SHARED: u32 = 10;
+
+/// The moments that clients of this kind lead to.
+fn moments(seed: &Random) -> Vec<&'static str> {
+    let unlikely = ["import.opened", "import.fetched", "collect."];
+    let starts =
+        |moment: &str| unlikely.iter().any(|prefix| moment.starts_with(prefix)) || moment.starts_with("recovery.");
+    let mut moments: Vec<&'static str> = MOMENTS.iter().copied().filter(|moment| !starts(moment)).collect();
+    // A seeded order.
+    let mut random = seed.part(1_000_001);
+    for at in (1..moments.len()).rev() {
+        moments.swap(at, usize::try_from(random.below(at as u64 + 1)).unwrap());
+    }
+    moments
+}
+
+/// How often a moment comes by in a second: one that comes often is not to be met at its first time only.
+fn nth(moment: &str, random: &mut Random) -> u64 {
+    1 + match moment {
+        "commit.begun" | "commit.done" | "turn.output" => random.below(60),
+        "turn.cancelling" => 0,
+        _ if moment.starts_with("turn.") || moment.starts_with("source.") => random.below(6),
+        _ => random.below(2),
+    }
+}
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// What there was of each moment.
+#[derive(Debug, Default)]
+struct Kills {
+    count: usize,
+    least: usize,
+    most: usize,
+}
+
+struct Siege {
+    server: TestServer,
+    team: Team,
+    arm: std::path::PathBuf,
+}
+
+impl Siege {
+    fn new() -> Self {
+        let settings = [("sessions.idle_stop", "2s"), ("sessions.network", "disabled"), ("builds.network", "disabled")];
+        let mut server = TestServer::start(&settings);
+        let arm = server.data().join("crash-at");
+        std::fs::write(&arm, "").unwrap();
+        server.terminate();
+        server.set("STEAD_CRASH_AT", &arm.display().to_string());
+        server.start_again();
+        let team = Team::new(&server);
+        Self { server, team, arm }
+    }
+
+    fn arm(&self, moment: &str) {
+        let new = self.arm.with_extension("new");
+        std::fs::write(&new, moment).unwrap();
+        std::fs::rename(new, &self.arm).unwrap();
+    }
+
+    /// One round; the moment of the death, and how much was in flight then.
+    fn round(&mut self, round: u32, seed: &Random, moment: Option<&'static str>) -> (String, usize) {
+        let mut random = seed.part(0);
+        let at_work = self.team.begin(&self.server, round, seed);
+        at_work.wait_for(IN_FLIGHT + 2);
+        std::thread::sleep(Duration::from_millis(random.below(1200)));
+        at_work.wait_for(IN_FLIGHT + 2);
+        let mut died_at = "a time".to_owned();
+        let began = Instant::now();
+        let mut is_dead = false;
+        if let Some(moment) = moment {
+            let armed = format!("{moment}:{}", nth(moment, &mut random));
+            self.arm(&armed);
+            while !is_dead && began.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+                is_dead = self.server.is_dead();
+            }
+            moment.clone_into(&mut died_at);
+            if !is_dead {
+                // The count was too high for what the clients did; its first time will do.
+                self.arm(moment);
+                while !is_dead && began.elapsed() < PATIENCE * 2 {
+                    std::thread::sleep(Duration::from_millis(1));
+                    is_dead = self.server.is_dead();
+                }
+            }
+        }
+        if !is_dead {
+            at_work.wait_for(IN_FLIGHT);
+            "a time".clone_into(&mut died_at);
+            self.server.kill();
+        }
+        let in_flight = at_work.in_flight(Instant::now());
+        self.arm("");
+        self.team.end(at_work);
+        if moment.is_none() {
+            let starts: Vec<&str> = MOMENTS
+                .iter()
+                .copied()
+                .filter(|moment| moment.starts_with("recovery.") || moment.starts_with("commit."))
+                .collect();
+            let moment = random.pick(&starts).copied().unwrap();
+            self.arm(&format!("{moment}:{}", 1 + random.below(3)));
+            let lived = self.server.start_if_it_lives();
+            self.arm("");
+            if !lived {
+                died_at = format!("a time, then {moment}");
+                self.server.start_again();
+            }
+            // It may have lived until now.
+            else if self.server.is_dead() {
+                died_at = format!("a time, then {moment}");
+                self.server.start_again();
+            }
+        } else {
+            self.server.start_again();
+        }
+        (died_at, in_flight)
+    }
+}
+
+/// What was refused that need not have been, each kind once.
+pub(super) fn tell(refused: &[String]) {
+    let expected = ["session_busy", "environment_busy", "environment_not_found"];
+    let mut kinds: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for line in refused.iter().filter(|line| !expected.iter().any(|code| line.contains(code))) {
+        let code = line.split_once("\"code\":\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or(line);
+        kinds.entry(code).or_insert((0, line)).0 += 1;
+    }
+    for (code, (count, line)) in kinds {
+        println!("  {count} times {code}, as {}", line.chars().take(300).collect::<String>());
+    }
+}
+
+/// So many rounds from a seed on; the table of kills.
+fn rounds(count: u32, seed: u64) {
+    let mut table: BTreeMap<String, Kills> = BTreeMap::new();
+    let order = moments(&Random::of(seed));
+    let mut siege = None;
+    let began = Instant::now();
+    for round in 0..count {
+        if round % SHARED == 0 {
+            finish(siege.take());
+        }
+        let siege = siege.get_or_insert_with(Siege::new);
+        // A round's seed alone repeats it: `STEAD_CRASH_ROUNDS=1 STEAD_CRASH_SEED=<seed of the round>`.
+        let own = seed.wrapping_add(u64::from(round));
+        let moment = (round % 2 == 0).then(|| order[(round / 2) as usize % order.len()]);
+        let moment = match std::env::var("STEAD_CRASH_MOMENT") {
+            Ok(name) => MOMENTS.iter().copied().find(|moment| *moment == name),
+            Err(_) => moment,
+        };
+        let (died_at, in_flight) = siege.round(round, &Random::of(own), moment);
+        let (done, refused) = siege.team.said();
+        let checked = Instant::now();
+        let faults = siege.team.faults(&siege.server, &["interrupted"]);
+        println!(
+            "round {round}: seed {own}, meant {}, died at {died_at}, {in_flight} in flight, {} side effects; {:.1} s, looked {:.1} s; {done:?}",
+            moment.unwrap_or("a time"),
+            siege.team.effects(),
+            began.elapsed().as_secs_f32(),
+            checked.elapsed().as_secs_f32()
+        );
+        tell(&refused);
+        assert!(in_flight >= IN_FLIGHT, "round {round} (seed {own}): {in_flight} in flight");
+        assert!(faults.is_empty(), "round {round} (seed {own}, {died_at}): {faults:#?}");
+        let kills = table.entry(died_at).or_default();
+        kills.least = if kills.count == 0 { in_flight } else { kills.least.min(in_flight) };
+        kills.most = kills.most.max(in_flight);
+        kills.count += 1;
+    }
+    finish(siege);
+    println!("\n{:<36} {:>6}  in flight", "died at", "kills");
+    for (moment, kills) in table {
+        println!("{moment:<36} {:>6}  {}-{}", kills.count, kills.least, kills.most);
+    }
+}
+
+/// Deletes everything, after which nothing is left.
+fn finish(siege: Option<Siege>) {
+    let Some(mut siege) = siege else { return };
+    siege.team.delete_everything(&siege.server);
+    nothing(&siege.server);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_runs_twice_however_often_the_server_is_killed() {
+    needs_root!();
+    let count = u32::try_from(number("STEAD_CRASH_ROUNDS", 20)).unwrap();
+    rounds(count, number("STEAD_CRASH_SEED", 1));
+}
