@@ -294,6 +294,8 @@ pub struct Build {
 pub enum BuildEvent {
     /// A slot is free and this holder takes the work.
     Claimed(Lease),
+    /// Whoever works on it is still at it.
+    Renewed(Lease),
     /// The next stage begins.
     Entered(Stage),
     /// The version is sealed on disk.
@@ -308,6 +310,11 @@ impl Build {
         match (self.state, event) {
             (BuildState::Waiting, BuildEvent::Claimed(lease)) => {
                 self.state = BuildState::Running;
+                self.lease = Some(lease);
+            }
+            (BuildState::Running, BuildEvent::Renewed(lease))
+                if self.lease.is_some_and(|held| held.holder == lease.holder) =>
+            {
                 self.lease = Some(lease);
             }
             (BuildState::Running, BuildEvent::Entered(stage)) if stage != Stage::Waiting => self.stage = stage,
@@ -413,11 +420,12 @@ pub(crate) mod tests {
         assert!(sample(1, BuildState::Failed).remove_version(at).is_err());
     }
 
-    fn events() -> [(&'static str, BuildEvent); 4] {
+    fn events() -> [(&'static str, BuildEvent); 5] {
         let holder = ServerId::from_uuid(uuid::Uuid::try_parse("018f3c2a7b4c7d3e9f6a5b4c3d2e1f00").unwrap());
         let lease = Lease { holder, until: Timestamp::from_micros(0).plus(Duration::from_secs(1)) };
         [
             ("claimed", BuildEvent::Claimed(lease)),
+            ("renewed", BuildEvent::Renewed(lease)),
             ("entered", BuildEvent::Entered(Stage::PythonPackages)),
             ("succeeded", BuildEvent::Succeeded(version())),
             ("failed", BuildEvent::Failed(BuildFailure::interrupted())),
@@ -437,23 +445,36 @@ pub(crate) mod tests {
             table,
             [
                 ("waiting", "claimed", "running"),
+                ("waiting", "renewed", "refused"),
                 ("waiting", "entered", "refused"),
                 ("waiting", "succeeded", "refused"),
                 ("waiting", "failed", "failed"),
                 ("running", "claimed", "refused"),
+                ("running", "renewed", "refused"),
                 ("running", "entered", "running"),
                 ("running", "succeeded", "ready"),
                 ("running", "failed", "failed"),
                 ("ready", "claimed", "refused"),
+                ("ready", "renewed", "refused"),
                 ("ready", "entered", "refused"),
                 ("ready", "succeeded", "refused"),
                 ("ready", "failed", "refused"),
                 ("failed", "claimed", "refused"),
+                ("failed", "renewed", "refused"),
                 ("failed", "entered", "refused"),
                 ("failed", "succeeded", "refused"),
                 ("failed", "failed", "refused"),
             ]
         );
+    }
+
+    #[test]
+    fn who_works_on_a_build_renews_his_claim() {
+        let holder = ServerId::from_uuid(uuid::Uuid::try_parse("018f3c2a7b4c7d3e9f6a5b4c3d2e1f00").unwrap());
+        let (begun, later) = (Timestamp::from_micros(9), Timestamp::from_micros(9_000_000));
+        let build = Build { lease: Some(Lease::taken(holder, begun)), ..sample(1, BuildState::Running) };
+        let renewed = build.transition(BuildEvent::Renewed(Lease::taken(holder, later)), later).unwrap();
+        assert_eq!(renewed.lease, Some(Lease::taken(holder, later)));
     }
 
     #[test]

@@ -16,9 +16,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// How long a claim lasts. Nothing renews one: a machine has one server, which takes its dead predecessor's claims over at its
-    /// start, so the end matters only to servers of other machines.
+    /// How long a claim lasts. A machine has one server, which takes its dead predecessor's claims over at its start, so the end
+    /// matters only to servers of other machines, and to people who read the rows.
     pub const LENGTH: Duration = Duration::from_mins(1);
+
+    /// How often whoever is at work renews his claim.
+    pub const RENEWAL: Duration = Duration::from_secs(25);
 
     /// A fresh claim.
     pub fn taken(holder: ServerId, now: Timestamp) -> Self {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::error::{Code, Error, Result};
-use crate::ids::{EnvironmentId, OperationId, WorkspaceId};
+use crate::ids::{EnvironmentId, OperationId, ServerId, WorkspaceId};
 use crate::lease::Lease;
 use crate::time::Timestamp;
 
@@ -173,6 +173,13 @@ impl Operation {
         }
     }
 
+    /// The same with its claim renewed; none when it is not claimed by this holder.
+    pub fn renewed(mut self, holder: ServerId, at: Timestamp) -> Option<Self> {
+        let held = self.state == OperationState::Dispatched && self.lease.is_some_and(|lease| lease.holder == holder);
+        self.lease = Some(Lease::taken(holder, at));
+        held.then_some(self)
+    }
+
     /// How long to wait after this many attempts: doubling from 100 ms, at most a minute.
     pub fn backoff(attempts: i64) -> Duration {
         let doublings = u32::try_from(attempts.clamp(1, 10)).unwrap_or(10) - 1;
@@ -231,7 +238,6 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::ServerId;
     use crate::network::NetworkPolicy;
 
     fn sample(state: OperationState) -> Operation {
@@ -275,6 +281,19 @@ mod tests {
                 assert_eq!(end, expected(state, name), "{} meets {name}", state.as_str());
             }
         }
+    }
+
+    #[test]
+    fn only_the_holder_renews_a_claim() {
+        let id = |text: &str| ServerId::from_uuid(uuid::Uuid::try_parse(text).unwrap());
+        let [holder, other] = ["018f3c2a7b4c7d3e9f6a5b4c3d2e1f00", "018f3c2a7b4c7d3e9f6a5b4c3d2e1f01"].map(id);
+        let (begun, later) = (Timestamp::from_micros(9), Timestamp::from_micros(9_000_000));
+        let mut operation = sample(OperationState::Dispatched);
+        operation.lease = Some(Lease::taken(holder, begun));
+        assert_eq!(operation.clone().renewed(holder, later).unwrap().lease, Some(Lease::taken(holder, later)));
+        assert_eq!(operation.clone().renewed(other, later), None);
+        operation.state = OperationState::Uncertain;
+        assert_eq!(operation.renewed(holder, later), None);
     }
 
     #[test]

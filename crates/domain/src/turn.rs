@@ -263,6 +263,8 @@ pub enum TurnEvent {
     Promoted(Lease),
     /// Another server process drives it from here on: the one that drove it handed it over.
     TakenOver(Lease),
+    /// Whoever drives it is still at it.
+    Renewed(Lease),
     /// The caller wants it to end.
     CancelRequested,
     /// The harness ended, or was ended, and its process tree is gone.
@@ -286,6 +288,11 @@ impl Turn {
                 self.started_at = Some(at);
             }
             (State::InProgress | State::Cancelling, TurnEvent::TakenOver(lease)) => self.lease = Some(lease),
+            (State::InProgress | State::Cancelling, TurnEvent::Renewed(lease))
+                if self.lease.is_some_and(|held| held.holder == lease.holder) =>
+            {
+                self.lease = Some(lease);
+            }
             (State::Queued, TurnEvent::CancelRequested) => self.end(State::Cancelled, at),
             (State::InProgress, TurnEvent::CancelRequested) => self.state = State::Cancelling,
             (state, TurnEvent::CancelRequested) if state == State::Cancelling || state.is_ended() => {}
@@ -355,12 +362,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn only_who_drives_a_turn_renews_his_claim() {
+        let id = |text: &str| ServerId::from_uuid(uuid::Uuid::try_parse(text).unwrap());
+        let [holder, other] = ["018f3c2a7b4c7d3e9f6a5b4c3d2e1f00", "018f3c2a7b4c7d3e9f6a5b4c3d2e1f01"].map(id);
+        let (begun, later) = (Timestamp::from_micros(9), Timestamp::from_micros(9_000_000));
+        for state in [TurnState::InProgress, TurnState::Cancelling] {
+            let turn = Turn { lease: Some(Lease::taken(holder, begun)), ..sample(state) };
+            let renewed = turn.clone().transition(TurnEvent::Renewed(Lease::taken(holder, later)), later).unwrap();
+            assert_eq!((renewed.state, renewed.lease), (state, Some(Lease::taken(holder, later))));
+            assert!(turn.transition(TurnEvent::Renewed(Lease::taken(other, later)), later).is_err());
+        }
+    }
+
+    #[test]
     fn every_state_meets_every_event() {
         let holder = ServerId::from_uuid(uuid::Uuid::try_parse("018f3c2a7b4c7d3e9f6a5b4c3d2e1f00").unwrap());
         let ended = |state| TurnEvent::Ended { state, outcome: TurnOutcome::default() };
         let events = [
             ("promoted", TurnEvent::Promoted(Lease { holder, until: Timestamp::from_micros(9) })),
             ("taken over", TurnEvent::TakenOver(Lease { holder, until: Timestamp::from_micros(9) })),
+            ("renewed", TurnEvent::Renewed(Lease { holder, until: Timestamp::from_micros(9) })),
             ("cancel", TurnEvent::CancelRequested),
             ("completed", ended(TurnState::Completed)),
             ("failed", ended(TurnState::Failed)),

@@ -76,6 +76,7 @@ impl Engine {
     }
 
     /// Saves a new configuration.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn agent_create(&self, caller: &Caller, text: AgentText) -> Result<Agent> {
         let harness = harness(text.harness.as_deref())?;
         let agent = self.new_agent(caller.workspace_id, harness);
@@ -87,11 +88,13 @@ impl Engine {
     }
 
     /// The agents of the caller's workspace, oldest first.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn agent_list(&self, caller: &Caller) -> Result<Vec<Agent>> {
         self.store.agents_list(caller.workspace_id).await.map_err(store_failed)
     }
 
     /// One agent.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn agent_get(&self, caller: &Caller, id: AgentId) -> Result<Agent> {
         let agent = self.agent_even_deleted(caller, id).await?;
         if agent.deleted_at.is_some() { Err(not_found()) } else { Ok(agent) }
@@ -104,6 +107,7 @@ impl Engine {
     }
 
     /// Replaces the fields that are given. A refused write leaves the agent as it was.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn agent_update(&self, caller: &Caller, id: AgentId, text: AgentText) -> Result<Agent> {
         self.decide(|| async {
             let agent = self.agent_get(caller, id).await?;
@@ -119,6 +123,7 @@ impl Engine {
     }
 
     /// Deletes an agent; its sessions stay.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn agent_delete(&self, caller: &Caller, id: AgentId) -> Result<()> {
         self.decide(|| async {
             let mut agent = self.agent_get(caller, id).await?;

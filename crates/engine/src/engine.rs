@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stead_domain::ids::ServerId;
 use stead_domain::ports::{Blobs, BuildSandboxes, Clock, IdSource, Logs, Provider, Registries, Store};
 use stead_domain::time::Timestamp;
-use stead_projects::{Layout, OperatingSystem, Toolchain};
+use stead_projects::{Layout, OperatingSystem};
 
 use crate::builds::RunningBuilds;
 use crate::collect::Collector;
@@ -13,10 +13,13 @@ use crate::fair_queue::FairQueue;
 use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::limits::{Limits, Settings};
+use crate::line::Line;
 use crate::operations::InFlight;
+use crate::patience::{PatientStore, StoreUse};
 use crate::source::ImportPlaces;
 use crate::supervisor::Supervisor;
 use crate::sweep::Sweeper;
+use crate::tools::Tools;
 use crate::turns::RunningTurns;
 use crate::turnstile::Turnstile;
 
@@ -40,8 +43,8 @@ pub struct Parts {
     pub ids: Arc<dyn IdSource>,
     /// Where versions and layers lie.
     pub layout: Layout,
-    /// What builds install with, and the base they record.
-    pub toolchain: Toolchain,
+    /// What builds install with, and where from.
+    pub tools: Arc<Tools>,
     /// The system whose `/usr` sessions have.
     pub system: OperatingSystem,
     /// What the operator decided.
@@ -57,6 +60,7 @@ pub struct Engine(Arc<Inner>);
 /// What every clone of an engine shares. Nothing of it is visible outside of this crate.
 pub struct Inner {
     pub(crate) store: Arc<dyn Store>,
+    used: Arc<PatientStore>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) logs: Arc<dyn Logs>,
     pub(crate) provider: Arc<dyn Provider>,
@@ -65,7 +69,7 @@ pub struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn IdSource>,
     pub(crate) layout: Layout,
-    pub(crate) toolchain: Toolchain,
+    pub(crate) tools: Arc<Tools>,
     pub(crate) system: OperatingSystem,
     pub(crate) settings: Settings,
     pub(crate) node: String,
@@ -74,6 +78,7 @@ pub struct Inner {
     pub(crate) faults: Faults,
     pub(crate) turns: RunningTurns,
     pub(crate) operations: InFlight,
+    pub(crate) line: Line,
     pub(crate) sweeper: Sweeper,
     pub(crate) builds: RunningBuilds,
     pub(crate) projects: Turnstile,
@@ -94,10 +99,12 @@ impl Engine {
     /// Puts the parts together. Nothing runs before [`start`](Engine::start).
     pub fn new(parts: Parts) -> Self {
         let server = ServerId::new(parts.ids.as_ref());
+        let store = Arc::new(PatientStore::new(parts.store, parts.settings.store_patience));
         Self(Arc::new(Inner {
             imports: ImportPlaces::new(parts.settings.git.slots),
             build_queue: FairQueue::new(parts.settings.build_slots),
-            store: parts.store,
+            store: store.clone(),
+            used: store,
             blobs: parts.blobs,
             logs: parts.logs,
             provider: parts.provider,
@@ -106,7 +113,7 @@ impl Engine {
             clock: parts.clock,
             ids: parts.ids,
             layout: parts.layout,
-            toolchain: parts.toolchain,
+            tools: parts.tools,
             system: parts.system,
             settings: parts.settings,
             node: parts.node,
@@ -115,6 +122,7 @@ impl Engine {
             faults: Faults::from_environment(),
             turns: RunningTurns::default(),
             operations: InFlight::default(),
+            line: Line::default(),
             sweeper: Sweeper::default(),
             projects: Turnstile::default(),
             builds: RunningBuilds::default(),
@@ -131,6 +139,11 @@ impl Engine {
     /// The provider that makes this server's environments.
     pub fn provider(&self) -> &dyn Provider {
         self.0.provider.as_ref()
+    }
+
+    /// How often the store was asked.
+    pub fn store_use(&self) -> StoreUse {
+        self.used.used()
     }
 
     /// The name of this machine in rows.

@@ -45,6 +45,8 @@ pub const MOMENTS: &[&str] = &[
     "turn.stored",
     "turn.ended",
     "turn.cancelling",
+    "turn.handed_over",
+    "turn.taken_over",
     // Operations of environments.
     "create.recorded",
     "create.called",

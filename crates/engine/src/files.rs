@@ -28,6 +28,7 @@ pub(crate) fn plain_name(text: &str) -> Result<String> {
 
 impl Engine {
     /// Keeps an uploaded file for later tasks.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn upload_create(
         &self,
         caller: &Caller,
@@ -54,18 +55,21 @@ impl Engine {
     }
 
     /// An uploaded file.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn upload_get(&self, caller: &Caller, id: FileId) -> Result<Upload> {
         let upload = self.store.upload_fetch(caller.workspace_id, id).await.map_err(store_failed)?;
         upload.ok_or_else(not_found)
     }
 
     /// Everything a session's turns left, in the order in which it was collected.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn artifacts(&self, caller: &Caller, session: SessionId) -> Result<Vec<Artifact>> {
         self.session_get(caller, session).await?;
         self.store.artifacts_of(session).await.map_err(store_failed)
     }
 
     /// One artifact. After its session is deleted it is not found.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn artifact_get(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<Artifact> {
         self.session_get(caller, session).await.map_err(|_| not_found())?;
         let artifact = self.store.artifact_fetch(caller.workspace_id, id).await.map_err(store_failed)?;
@@ -73,6 +77,7 @@ impl Engine {
     }
 
     /// One artifact, open.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn artifact_open(&self, caller: &Caller, session: SessionId, id: FileId) -> Result<(Artifact, BlobFile)> {
         let artifact = self.artifact_get(caller, session, id).await?;
         let file = self.blob_open(caller, artifact.blob).await?;
@@ -80,6 +85,7 @@ impl Engine {
     }
 
     /// The bytes of a blob of the caller's workspace, open.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn blob_open(&self, caller: &Caller, blob: BlobId) -> Result<BlobFile> {
         self.blobs.open(caller.workspace_id, blob).await.map_err(blobs_failed)
     }

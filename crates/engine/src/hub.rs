@@ -48,6 +48,11 @@ impl Hub {
         Waiter(topics.entry(topic).or_insert_with(|| watch::channel(0).0).subscribe())
     }
 
+    /// Whether anybody listens.
+    pub(crate) fn is_heard(&self, topic: Topic) -> bool {
+        self.lock().get(&topic).is_some_and(|sender| sender.receiver_count() > 0)
+    }
+
     /// Tells everyone who listens.
     pub(crate) fn wake(&self, topic: Topic) {
         let mut topics = self.lock();

@@ -9,6 +9,7 @@ use stead_domain::{Code, Error, KeyId, Result, WorkspaceId};
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
+use crate::request::RequestRecord;
 
 /// What a secret begins with, so that a leak is recognised by scanners.
 const PREFIX: &str = "stead_";
@@ -27,10 +28,15 @@ fn hex(bytes: &[u8]) -> String {
 impl Engine {
     /// Who presents this secret. Unknown, malformed and revoked are the same answer, found by the hash alone, so that
     /// neither the answer nor its timing tells which keys exist.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
         let key = self.store.key_by_digest(&digest(secret)).await.map_err(store_failed)?;
         let invalid = || Error::new(Code::CredentialInvalid, "the credential is not valid");
-        key.ok_or_else(invalid)?.authenticate()
+        let caller = key.ok_or_else(invalid)?.authenticate()?;
+        if let Some(record) = RequestRecord::current() {
+            record.authenticated(&caller);
+        }
+        Ok(caller)
     }
 
     pub(crate) fn new_key(&self, workspace: WorkspaceId, name: &str, verbs: Vec<Verb>) -> (Key, String) {
@@ -51,6 +57,7 @@ impl Engine {
     /// Makes a key in the caller's workspace, or for an operator in the one named by its id or name; the secret is shown here
     /// and never again. Two keys may have one name. Refuses with [`Code::WorkspaceNotFound`] what the caller may not see, and
     /// with [`Code::ScopeInsufficient`] verbs that the caller may not give.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn key_create(
         &self,
         caller: &Caller,
@@ -77,6 +84,7 @@ impl Engine {
     }
 
     /// The keys of the caller's workspace, or for an operator of the one named; revoked ones too, oldest first.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn key_list(&self, caller: &Caller, workspace: Option<&str>) -> Result<Vec<Key>> {
         let workspace = self.workspace_of_keys(caller, workspace).await?;
         self.store.keys_list(workspace).await.map_err(store_failed)
@@ -84,6 +92,7 @@ impl Engine {
 
     /// Revokes a key of those that [`Engine::key_list`] lists; new requests with it are refused from then on. Revoking twice
     /// changes nothing.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn key_revoke(&self, caller: &Caller, workspace: Option<&str>, id: KeyId) -> Result<Key> {
         self.decide(|| async {
             let keys = self.key_list(caller, workspace).await?;
@@ -100,7 +109,7 @@ impl Engine {
     }
 
     /// The workspace whose keys are meant. One that the caller may not see is one that does not exist.
-    async fn workspace_of_keys(&self, caller: &Caller, wanted: Option<&str>) -> Result<WorkspaceId> {
+    pub(crate) async fn workspace_of_keys(&self, caller: &Caller, wanted: Option<&str>) -> Result<WorkspaceId> {
         caller.require_keys()?;
         let Some(wanted) = wanted else { return Ok(caller.workspace_id) };
         let found = self.workspace_list(caller).await?.into_iter().find(|workspace| workspace.is_called(wanted));

@@ -11,6 +11,8 @@
 #![warn(missing_docs)]
 
 mod agents;
+mod answers;
+mod audit;
 mod bootstrap;
 mod builds;
 mod collect;
@@ -19,21 +21,27 @@ mod engine;
 mod fair_queue;
 mod fault;
 mod files;
+mod handover;
 mod hub;
 mod keys;
 mod limits;
+mod line;
 mod mounts;
 mod network;
 mod operations;
 mod packages;
+mod patience;
 mod projects;
 mod quotas;
 mod recovery;
+mod request;
 mod sessions;
 mod source;
 mod spool;
 mod supervisor;
 mod sweep;
+mod tallies;
+mod tools;
 mod turns;
 mod turnstile;
 mod waiting;
@@ -47,10 +55,13 @@ pub use engine::{Engine, Parts};
 pub use fault::MOMENTS;
 pub use limits::{GitSettings, Limits, Settings};
 pub use packages::{PackageCheck, Runtimes};
+pub use patience::StoreUse;
 pub use projects::{ProjectText, ProjectView};
 pub use quotas::{Quotas, Usage};
+pub use request::RequestRecord;
 pub use source::{FileWrite, GitImport, ImportReport, SkippedMember, SourcePage, SourceSelection, Submodule, Taken};
 pub use spool::{SpoolWriter, Spooled};
+pub use tools::{BuildRegistries, Tools};
 pub use turns::{
     EventStream, OutputChunk, OutputStreamOf, ProjectChoice, RetryKey, StartedTurn, TurnRequest, TurnView,
     VersionChoice,

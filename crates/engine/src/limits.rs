@@ -1,6 +1,5 @@
 //! What the operator configured, as far as use cases look at it.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,8 +67,6 @@ pub struct Settings {
     pub build_network: BuildNetworkPolicy,
     /// What a project may let its builds reach at most.
     pub build_network_limit: BuildNetworkPolicy,
-    /// Names of the registries that builds install from. Those at addresses are the provider's to know.
-    pub registries: BTreeSet<String>,
     /// The longest a turn may run.
     pub turn_time_limit: Duration,
     /// Raw output kept of one turn, in bytes; a turn that says more is ended.
@@ -86,12 +83,10 @@ pub struct Settings {
     pub build_time_limit: Duration,
     /// The longest that a layer of unpinned packages is taken again.
     pub layer_age: Duration,
-    /// The operator's Python index; absent for the installers' own default.
-    pub python_index: Option<String>,
-    /// The operator's npm registry; absent for npm's own default.
-    pub npm_registry: Option<String>,
     /// Limits of build sandboxes.
     pub build_sandbox: SandboxLimits,
+    /// How long it is kept who did what.
+    pub audit_keep: Duration,
     /// What is collected, and when.
     pub collection: CollectionSettings,
     /// How much a workspace may keep.
@@ -100,4 +95,14 @@ pub struct Settings {
     pub git: GitSettings,
     /// Where request bodies are spooled.
     pub spool: PathBuf,
+    /// Where running turns are noted for the next server process of this machine.
+    pub handovers: PathBuf,
+    /// How long the store may take for an answer to a question; for a commit three times as long. Who asked is then told that it
+    /// does not answer.
+    pub store_patience: Duration,
+}
+
+impl Settings {
+    /// The usual [`store_patience`](Settings::store_patience): far more than a loaded disk needs, and less than clients wait.
+    pub const STORE_PATIENCE: Duration = Duration::from_secs(10);
 }

@@ -38,14 +38,15 @@ impl Engine {
     }
 
     /// Refuses a version that cannot be read here (UHP Environments §5; design §4 on bases).
-    pub(crate) fn check_readable(&self, build: &Build) -> Result<()> {
+    pub(crate) async fn check_readable(&self, build: &Build) -> Result<()> {
         let Some(version) = build.standing() else {
             return Err(build.unreadable().at("turn.project"));
         };
-        if self.toolchain.bases().iter().any(|base| base.id == version.base.id) {
+        let toolchain = self.tools.toolchain().await?;
+        if toolchain.bases().iter().any(|base| base.id == version.base.id) {
             return Ok(());
         }
-        let here = self.toolchain.base();
+        let here = toolchain.base();
         let message = format!(
             "version {} was built on `{}` and this server runs `{}`; build it again",
             build.number, version.base.description, here.description

@@ -50,15 +50,16 @@ impl Engine {
     }
 
     /// What the steps of a build with this policy reach.
-    pub(crate) fn reach(&self, network: &BuildNetworkPolicy) -> BuildNetwork {
+    pub(crate) async fn reach(&self, network: &BuildNetworkPolicy) -> Result<BuildNetwork> {
+        let registries = &self.tools.registries().await?.hosts;
         let besides = |hosts: &mut dyn Iterator<Item = &str>| -> BTreeSet<String> {
-            self.settings.registries.iter().cloned().chain(hosts.map(str::to_owned)).collect()
+            registries.iter().cloned().chain(hosts.map(str::to_owned)).collect()
         };
-        match network {
+        Ok(match network {
             BuildNetworkPolicy::Disabled => BuildNetwork::Disabled,
             BuildNetworkPolicy::Registries => BuildNetwork::Restricted(besides(&mut std::iter::empty())),
             BuildNetworkPolicy::Restricted(hosts) => BuildNetwork::Restricted(besides(&mut hosts.iter())),
-            BuildNetworkPolicy::Enabled => BuildNetwork::Enabled(self.settings.registries.clone()),
-        }
+            BuildNetworkPolicy::Enabled => BuildNetwork::Enabled(registries.clone()),
+        })
     }
 }

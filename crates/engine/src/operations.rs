@@ -13,17 +13,21 @@ use stead_domain::changes::Changes;
 use stead_domain::environment::{Certainty, Environment, EnvironmentEvent, EnvironmentFailure};
 use stead_domain::lease::Lease;
 use stead_domain::operation::{Operation, OperationEvent, OperationKind, OperationState};
-use stead_domain::ports::{CommitError, Observed, Outcome, ProviderError, StartSpec};
+use stead_domain::ports::{CommitError, Observed};
 use stead_domain::{Code, EnvironmentId, Error, OperationId, Result};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
+use crate::answers::Answer;
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::waiting::Waiting;
 
 /// Why an operation was given up.
 const GIVEN_UP: &str = "its session was deleted before it was done";
+
+pub(crate) use crate::answers::provider_failed;
 
 /// How a wait for an operation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +45,10 @@ pub(crate) enum Ended {
 pub(crate) struct InFlight(Arc<Mutex<HashSet<OperationId>>>);
 
 /// Held while a task is at an operation.
-struct AtIt(InFlight, OperationId);
+pub(crate) struct AtIt(InFlight, OperationId);
 
 impl InFlight {
-    fn enter(&self, id: OperationId) -> Option<AtIt> {
+    pub(crate) fn enter(&self, id: OperationId) -> Option<AtIt> {
         // Not `then_some`: a guard made in vain would take the lock again when it is dropped, and free another's place.
         let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         entered.then(|| AtIt(self.clone(), id))
@@ -54,30 +58,6 @@ impl InFlight {
 impl Drop for AtIt {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
-    }
-}
-
-/// What the provider's answer means for the operation.
-enum Answer {
-    Succeeded(Option<String>),
-    Event(OperationEvent, Certainty),
-}
-
-impl Answer {
-    fn of<T>(outcome: Outcome<T>, handle: impl FnOnce(T) -> Option<String>) -> Self {
-        match outcome {
-            Outcome::Known(Ok(value)) => Answer::Succeeded(handle(value)),
-            Outcome::Known(Err(error)) if error.permanent => {
-                Answer::Event(OperationEvent::Refused(error.message), Certainty::Known)
-            }
-            Outcome::NotDispatched(error) if error.permanent => {
-                Answer::Event(OperationEvent::Refused(error.message), Certainty::NotDispatched)
-            }
-            Outcome::Known(Err(error)) | Outcome::NotDispatched(error) => {
-                Answer::Event(OperationEvent::NotDispatched(error.message), Certainty::NotDispatched)
-            }
-            Outcome::Unknown(error) => Answer::Event(OperationEvent::Unknown(error.message), Certainty::Unknown),
-        }
     }
 }
 
@@ -136,7 +116,8 @@ impl Engine {
         let (sender, receiver) = oneshot::channel();
         let engine = self.clone();
         self.supervisor.spawn("go on with an operation", async move {
-            let outcome = engine.go_on_with(id).await;
+            let span = tracing::info_span!("operation", operation.id = %id);
+            let outcome = engine.go_on_with(id).instrument(span).await;
             drop(at_it);
             if let Err(Err(error)) = sender.send(outcome) {
                 tracing::warn!(operation.id = %id, error = %error, "going on with an operation failed, and nobody waits for it");
@@ -204,56 +185,8 @@ impl Engine {
 
     async fn dispatch(&self, operation: Operation) -> Result<()> {
         let environment = self.environment(operation.environment_id).await?;
-        let (id, kind) = (operation.id, operation.kind);
-        self.faults.point(&format!("{}.recorded", kind.as_str()));
-        let answer = match kind {
-            OperationKind::Create => {
-                let spec = spec_of(&operation)?;
-                let outcome = self.provider.create(id, environment.id, environment.workspace_id, &spec).await;
-                Answer::of(outcome, Some)
-            }
-            OperationKind::Start => {
-                let spec = spec_of(&operation)?;
-                let outcome = self.provider.start(id, environment.id, environment.workspace_id, &spec).await;
-                Answer::of(outcome, Some)
-            }
-            OperationKind::Stop => Answer::of(self.provider.stop(id, environment.id).await, |()| None),
-            OperationKind::Delete => Answer::of(self.provider.delete(id, environment.id).await, |()| None),
-        };
-        self.faults.point(&format!("{}.called", kind.as_str()));
-        self.settle(operation, environment, answer).await?;
-        self.faults.point(&format!("{}.settled", kind.as_str()));
-        Ok(())
-    }
-
-    async fn settle(&self, operation: Operation, environment: Environment, answer: Answer) -> Result<()> {
-        let at = self.now();
-        let (event, environment) = match answer {
-            Answer::Succeeded(handle) => {
-                let running_with = operation.spec.clone();
-                let event = EnvironmentEvent::Succeeded { handle, running_with };
-                (OperationEvent::Succeeded, environment.transition(event, at)?)
-            }
-            Answer::Event(event, certainty) => {
-                let (message, permanent) = match &event {
-                    OperationEvent::Refused(message) => (message.clone(), true),
-                    OperationEvent::NotDispatched(message) | OperationEvent::Unknown(message) => {
-                        (message.clone(), false)
-                    }
-                    _ => (String::new(), false),
-                };
-                tracing::warn!(
-                    environment.id = %environment.id, operation.id = %operation.id, operation.kind = operation.kind.as_str(),
-                    error = %message, permanent, "an operation did not succeed"
-                );
-                let code = format!("{}_failed", operation.kind.as_str());
-                let failure =
-                    EnvironmentFailure { code, message, certainty, permanent, operation: Some(operation.id), at };
-                (event, environment.transition(EnvironmentEvent::Failed(failure), at)?)
-            }
-        };
-        let operation = operation.transition(event, at)?;
-        self.write_back(Changes::new().update(operation).update(environment)).await
+        let answer = self.call(&operation, &environment).await;
+        self.settle(operation, answer).await
     }
 
     /// Resolves an unknown outcome by reading what is there.
@@ -274,7 +207,7 @@ impl Engine {
             OperationKind::Delete => !exists,
         };
         if happened {
-            return self.settle(operation, environment, Answer::Succeeded(handle)).await;
+            return self.settle(operation, Answer::Succeeded(handle)).await;
         }
         let again = operation.transition(OperationEvent::ReadBackAbsent, self.now())?;
         self.write_back(Changes::new().update(again)).await
@@ -299,16 +232,6 @@ fn continue_unless_stopping(stopping: &CancellationToken) -> Result<()> {
         return Err(Error::new(Code::BackendUnavailable, "the server is stopping"));
     }
     Ok(())
-}
-
-fn spec_of(operation: &Operation) -> Result<StartSpec> {
-    let text = operation.spec.as_deref().unwrap_or_default();
-    serde_json::from_str(text).map_err(Error::internal)
-}
-
-/// The public sentence for a provider's refusal.
-pub(crate) fn provider_failed(error: ProviderError) -> Error {
-    Error::new(Code::BackendUnavailable, error.message.clone()).because(error)
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub struct Runtimes {
 impl Engine {
     /// Asks a manager's registry about a spec, before any build. `project_invalid` for another manager than pip, npm and apt,
     /// and for what is no spec.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn package_check(&self, manager: &str, spec: &str) -> Result<PackageCheck> {
         let Some(manager) = PackageManager::parse(manager) else {
             let message = "packages can be checked for the managers pip, npm and apt";
@@ -43,13 +44,14 @@ impl Engine {
     }
 
     /// What a build can be made with here.
-    pub fn runtimes(&self) -> Runtimes {
-        let tools = &self.toolchain;
-        Runtimes {
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
+    pub async fn runtimes(&self) -> Result<Runtimes> {
+        let tools = self.tools.toolchain().await?;
+        Ok(Runtimes {
             python: tools.python_minors(),
             node: tools.node.iter().filter_map(|node| node.version.split('.').next().map(str::to_owned)).collect(),
             os: self.system.clone(),
             apt: tools.apt.is_some(),
-        }
+        })
     }
 }

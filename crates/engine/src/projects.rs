@@ -95,6 +95,7 @@ impl Engine {
     }
 
     /// Makes a project. Its place, `/env/<slug>`, must be free: two projects cannot be in it (UHP Environments §2).
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_create(&self, caller: &Caller, text: ProjectText) -> Result<ProjectView> {
         let (description, entry) =
             (text.description.clone().unwrap_or_default(), text.entry.clone().unwrap_or_default());
@@ -137,6 +138,7 @@ impl Engine {
     }
 
     /// The projects of the caller's workspace, oldest first.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_list(&self, caller: &Caller) -> Result<Vec<ProjectView>> {
         let rows = self.store.projects_list(caller.workspace_id).await.map_err(store_failed)?;
         let mut views = Vec::with_capacity(rows.len());
@@ -154,6 +156,7 @@ impl Engine {
     }
 
     /// One project with all its builds.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_get(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
         let project = self.live_project(caller, id).await?;
         let builds = self.store.builds_list(id).await.map_err(store_failed)?;
@@ -161,6 +164,7 @@ impl Engine {
     }
 
     /// Renames and describes; the slug and the mount stay.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_update(&self, caller: &Caller, id: ProjectId, text: ProjectText) -> Result<ProjectView> {
         Slug::check_name(&text.name)?;
         self.decide(|| async {
@@ -191,6 +195,7 @@ impl Engine {
     }
 
     /// Deletes a project with every version. A turn that reads one keeps it to its end; the files go after that.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
@@ -205,6 +210,7 @@ impl Engine {
     }
 
     /// The agents that name the project, so that its owner sees what a rebuild will reach.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_agents(&self, caller: &Caller, id: ProjectId) -> Result<Vec<stead_domain::agent::Agent>> {
         self.live_project(caller, id).await?;
         self.store.agents_of_project(caller.workspace_id, id).await.map_err(store_failed)

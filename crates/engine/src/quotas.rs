@@ -117,6 +117,7 @@ impl BlobRoom {
 
 impl Engine {
     /// What the caller's workspace keeps.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn usage(&self, caller: &Caller) -> Result<Usage> {
         let workspace = caller.workspace_id;
         let blobs = self.blobs.usage(workspace).await.map_err(blobs_failed)?;

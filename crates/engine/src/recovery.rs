@@ -1,28 +1,31 @@
 //! The first thing a started server does: it settles what an earlier process of this machine left.
 //!
-//! 1. Every process tree of that process is ended, before anything is read that it might still change.
-//! 2. Environments that were running are stopped; their files stay.
-//! 3. Turns that were given their input are interrupted, with the output that reached the disk; they are never replayed.
+//! 1. Environments that still run are adopted; every other process tree is ended, before anything is read that it might still change.
+//! 2. Environments that do not run any more are stopped; their files stay.
+//! 3. Turns that were handed over are taken over and driven on. Others that were given their input are interrupted, with the output
+//!    that reached the disk and what their runtime has kept besides; they are never replayed.
 //! 4. Builds that were running are failed as interrupted; those that waited go on waiting.
 //! 5. Operations that were dispatched have an unknown outcome and are read back.
 //! 6. Turns that were only admitted are driven on.
 
+use std::collections::HashSet;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use stead_domain::build::{BuildEvent, BuildFailure, BuildState};
 use stead_domain::changes::Changes;
 use stead_domain::environment::{EnvironmentEvent, EnvironmentState};
-use stead_domain::item::Item;
-use stead_domain::ports::OutputStream;
-use stead_domain::turn::{Turn, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
-use stead_domain::{Code, Error, Result};
+use stead_domain::turn::{Turn, TurnState};
+use stead_domain::{Code, EnvironmentId, Error, Result};
 use stead_projects::layout::remove_tree;
 
 use crate::builds::layout_failed;
 use crate::commit::store_failed;
 use crate::engine::Engine;
+use crate::handover::HandoverNote;
 use crate::operations::provider_failed;
 
-/// What a client reads on a turn that was cut short.
-const INTERRUPTED: &str = "interrupted: the server stopped while the task ran";
+/// How many turns are settled at once.
+const AT_ONCE: usize = 16;
 
 impl Engine {
     /// Settles what an earlier process left, then begins to work. Call it once, before serving.
@@ -50,14 +53,7 @@ impl Engine {
                 self.write_back(Changes::new().update(found)).await?;
             }
         }
-        let mut interrupted = 0;
-        for turn in self.store.turns_unended(&self.node).await.map_err(store_failed)? {
-            if matches!(turn.state, TurnState::InProgress | TurnState::Cancelling) {
-                self.interrupt(&turn).await?;
-                self.faults.point("recovery.turn");
-                interrupted += 1;
-            }
-        }
+        let mut interrupted = self.recover_turns(&swept.adopted.iter().copied().collect()).await?;
         let builds = self.layout.builds();
         self.blocking(move || remove_tree(&builds).map_err(layout_failed)).await?;
         for build in self.store.builds_unended(&self.node).await.map_err(store_failed)? {
@@ -89,29 +85,38 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a turn whose server is gone, with the output that its log holds.
-    async fn interrupt(&self, turn: &Turn) -> Result<()> {
-        let mut transcript = crate::turns::transcript::Transcript::default();
-        let (mut offset, mut output_bytes) = (0, 0);
-        loop {
-            let chunks = self.read_output(turn.id, offset).await?;
-            let Some(last) = chunks.last() else { break };
-            offset = last.offset;
-            for chunk in &chunks {
-                let stream: OutputStream = chunk.stream;
-                output_bytes += chunk.bytes.len() as u64;
-                transcript.push(stream, &chunk.bytes);
-            }
+    /// Takes the turns over that were handed over, and interrupts the others that had begun; says how many of these there were.
+    async fn recover_turns(&self, adopted: &HashSet<EnvironmentId>) -> Result<usize> {
+        let unended = self.store.turns_unended(&self.node).await.map_err(store_failed)?;
+        let begun = |turn: &Turn| matches!(turn.state, TurnState::InProgress | TurnState::Cancelling);
+        let turns: Vec<Turn> = unended.into_iter().filter(begun).collect();
+        let notes = self.read_notes(&turns).await?;
+        let interrupted = stream::iter(turns)
+            .map(|turn| {
+                let note = notes.get(&turn.id).cloned();
+                self.recover_turn(turn, note, adopted)
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_fold(0, |sum, interrupted| async move { Ok(sum + usize::from(interrupted)) });
+        interrupted.await
+    }
+
+    /// Takes a turn over, or interrupts it, which is told.
+    async fn recover_turn(
+        &self,
+        turn: Turn,
+        note: Option<HandoverNote>,
+        adopted: &HashSet<EnvironmentId>,
+    ) -> Result<bool> {
+        let adopted = adopted.contains(&self.rows_of(turn.workspace_id, turn.id).await?.environment.id);
+        if let Some(note) = note.filter(|_| adopted)
+            && self.take_over_turn(&turn, note).await?
+        {
+            return Ok(false);
         }
-        let finished = transcript.finish();
-        let outcome = TurnOutcome {
-            items: vec![Item::Message { id: "msg_1".to_owned(), text: finished.text, complete: false }],
-            failure: Some(TurnFailure::new(TurnFailureKind::Interrupted, INTERRUPTED)),
-            output_bytes,
-            omitted_bytes: finished.omitted,
-            replaced_bytes: finished.replaced,
-            ..TurnOutcome::default()
-        };
-        self.end_turn(turn.workspace_id, turn.id, TurnState::Interrupted, outcome, Changes::new()).await
+        self.settle_cut_off(&turn, adopted).await?;
+        self.remove_note(turn.id).await?;
+        self.faults.point("recovery.turn");
+        Ok(true)
     }
 }

@@ -1,6 +1,7 @@
 //! Sessions: listed, read, cancelled, deleted.
 
 use stead_domain::changes::Changes;
+use stead_domain::event::EventKind;
 use stead_domain::key::Caller;
 use stead_domain::ports::{Page, SessionFilter};
 use stead_domain::session::Session;
@@ -17,17 +18,20 @@ pub(crate) fn session_not_found() -> Error {
 
 impl Engine {
     /// Sessions of the caller's workspace, newest first.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn session_list(&self, caller: &Caller, filter: SessionFilter) -> Result<Page<Session>> {
         self.store.sessions_list(caller.workspace_id, filter).await.map_err(store_failed)
     }
 
     /// One session.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn session_get(&self, caller: &Caller, id: SessionId) -> Result<Session> {
         let session = self.store.session_fetch(caller.workspace_id, id).await.map_err(store_failed)?;
         session.filter(|session| session.deleted_at.is_none()).ok_or_else(session_not_found)
     }
 
     /// The turns of a session with what they left, oldest first.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn session_turns(&self, caller: &Caller, id: SessionId) -> Result<Vec<TurnView>> {
         let session = self.session_get(caller, id).await?;
         let turns = self.store.turns_list(id).await.map_err(store_failed)?;
@@ -41,6 +45,7 @@ impl Engine {
     }
 
     /// Admits a cancel of whatever runs in the session; with nothing running it changes nothing and succeeds.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn session_cancel(&self, caller: &Caller, id: SessionId) -> Result<Session> {
         let session = self.session_get(caller, id).await?;
         if let Some(turn) = session.active_turn {
@@ -51,6 +56,7 @@ impl Engine {
 
     /// Deletes a session: what runs is cancelled, and transcript, working directory and artifacts go. From the answer on
     /// the session is not found; the removal itself is the sweep's.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn session_delete(&self, caller: &Caller, id: SessionId) -> Result<()> {
         let active = self
             .decide(|| async {
@@ -62,6 +68,10 @@ impl Engine {
                     if let Some(turn) = turn {
                         let turn = turn.transition(TurnEvent::CancelRequested, at)?;
                         session.observe(&turn, at);
+                        if turn.state.is_ended() {
+                            // Whoever follows it is told.
+                            changes = changes.event(session.event(turn.id, EventKind::TurnEnded, at));
+                        }
                         changes = changes.update(turn);
                     }
                 }

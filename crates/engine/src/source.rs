@@ -68,6 +68,7 @@ fn edit(mut project: Project, decision: SourceDecision, at: Timestamp) -> Change
 
 impl Engine {
     /// A part of a source's listing. A directory that is not there is refused; one that holds nothing is empty.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_page(&self, caller: &Caller, id: ProjectId, selection: &SourceSelection) -> Result<SourcePage> {
         let project = self.live_project(caller, id).await?;
         let SourceSelection { under, after, limit } = selection;
@@ -82,12 +83,14 @@ impl Engine {
     }
 
     /// What stands at a path.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_entry(&self, caller: &Caller, id: ProjectId, path: &SourcePath) -> Result<SourceEntry> {
         self.live_project(caller, id).await?;
         self.entry(id, path).await?.ok_or_else(file_not_found)
     }
 
     /// Refuses a write whose refusal can be known before its bytes have come; what stands then decides.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_admit(&self, caller: &Caller, id: ProjectId, write: &FileWrite) -> Result<()> {
         self.live_project(caller, id).await?;
         if write.precondition.is_none() {
@@ -97,6 +100,7 @@ impl Engine {
     }
 
     /// Writes one file.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_write(
         &self,
         caller: &Caller,
@@ -135,6 +139,7 @@ impl Engine {
     }
 
     /// Sets or clears a file's executable bit without its bytes.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_set_executable(
         &self,
         caller: &Caller,
@@ -159,6 +164,7 @@ impl Engine {
     }
 
     /// Makes an empty directory.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_mkdir(&self, caller: &Caller, id: ProjectId, path: SourcePath) -> Result<()> {
         let _through = self.projects.enter(id).await;
         self.decide(|| async {
@@ -172,6 +178,7 @@ impl Engine {
     }
 
     /// Removes a file or a directory tree.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_remove(
         &self,
         caller: &Caller,

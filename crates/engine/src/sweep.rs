@@ -14,13 +14,15 @@ use stead_domain::changes::{Changes, Removal};
 use stead_domain::environment::{Environment, EnvironmentState};
 use stead_domain::operation::OperationKind;
 use stead_domain::session::Session;
-use stead_domain::turn::TurnState;
+use stead_domain::turn::{Turn, TurnState};
 use stead_domain::{OperationId, SessionId};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::commit::store_failed;
 use crate::engine::Engine;
 use crate::fair_queue::FairQueue;
+use crate::hub::Topic;
 use crate::operations::Ended;
 use crate::waiting::Waiting;
 
@@ -32,6 +34,9 @@ const REMOVALS: usize = 8;
 
 /// How long the removal of a session keeps its place among those. What it has begun goes on; a later sweep sees to the rest.
 const REMOVAL_TIME: Duration = Duration::from_secs(20);
+
+/// How long the rows of a deleted session stay for those who follow one of its turns.
+const FOLLOWERS: Duration = Duration::from_secs(3);
 
 /// Wakes the sweep, and knows what earlier ones have begun.
 #[derive(Debug)]
@@ -93,11 +98,27 @@ impl Engine {
 
     async fn drive_queued(&self) -> Result<()> {
         for turn in self.store.turns_unended(&self.node).await.map_err(store_failed)? {
-            if turn.state == TurnState::Queued && !self.turns.is_driven(turn.id) {
-                self.drive(turn.workspace_id, turn.id);
+            if self.turns.is_driven(turn.id) {
+                continue;
+            }
+            if turn.state == TurnState::Queued {
+                self.drive(turn.workspace_id, turn.id, None);
+            } else if turn.lease.is_some_and(|lease| lease.holder == self.server) {
+                self.settle_dropped(turn);
             }
         }
         Ok(())
+    }
+
+    /// Ends a turn that a driver of this process has dropped: a fault of ours, which must not leave the turn open for ever.
+    fn settle_dropped(&self, turn: Turn) {
+        let engine = self.clone();
+        self.supervisor.spawn("settle a dropped turn", async move {
+            let Some(_driving) = engine.turns.begin(turn.id) else { return };
+            if let Err(error) = engine.settle_cut_off(&turn, true).await {
+                tracing::error!(turn.id = %turn.id, error = %error, cause = ?error.cause, "a dropped turn could not be settled");
+            }
+        });
     }
 
     async fn remove_deleted(&self) -> Result<()> {
@@ -178,7 +199,7 @@ impl Engine {
                     return;
                 }
             };
-            if let Err(error) = engine.carry_out(operation, &waiting).await {
+            if let Err(error) = engine.patiently(|| engine.carry_out(operation, &waiting)).await {
                 tracing::warn!(operation.id = %operation, error = %error, "carrying out an operation failed");
             }
         });
@@ -196,12 +217,21 @@ impl Engine {
             }
         }
         self.faults.point("session.emptied");
+        self.let_followers_go(session.id).await;
         for turn in self.store.turns_list(session.id).await.map_err(store_failed)? {
             self.remove_output(turn.id).await?;
         }
         self.write_back(Changes::new().remove(Removal::Session(session.id))).await?;
         self.faults.point("session.purged");
         Ok(())
+    }
+
+    /// Gives those who follow a turn of a deleted session a moment to read how it ended.
+    async fn let_followers_go(&self, session: SessionId) {
+        let until = Instant::now() + FOLLOWERS;
+        while self.hub.is_heard(Topic::Session(session)) && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Whether the environment of a deleted session is gone; begins to delete it when it is not.

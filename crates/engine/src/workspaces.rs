@@ -13,6 +13,7 @@ use crate::engine::Engine;
 impl Engine {
     /// Makes a workspace with a `shell` agent, and no key: that is the operator's next step. A name that is taken is
     /// [`Code::WorkspaceExists`], so that one whose answer was lost is found and none is made twice.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn workspace_create(&self, caller: &Caller, name: &str) -> Result<Workspace> {
         caller.require(Verb::Operator)?;
         let workspace = self.new_workspace(name)?;
@@ -28,6 +29,7 @@ impl Engine {
     }
 
     /// Every workspace for an operator, oldest first; the caller's own for everybody else.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn workspace_list(&self, caller: &Caller) -> Result<Vec<Workspace>> {
         let mut all = self.store.workspaces_list().await.map_err(store_failed)?;
         if !caller.is_operator() {

@@ -173,7 +173,7 @@ pub struct Swept {
 }
 
 /// Limits of one sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Memory, in bytes.
     pub memory_bytes: u64,

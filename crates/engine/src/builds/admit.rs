@@ -19,6 +19,7 @@ pub(crate) fn build_not_found() -> Error {
 impl Engine {
     /// Starts a build of the source as it is now and returns at once (UHP Environments §4). What is written to the source
     /// after this is no part of it.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn build_start(&self, caller: &Caller, id: ProjectId, fresh: bool) -> Result<Build> {
         let _through = self.projects.enter(id).await;
         let build = self
@@ -48,12 +49,14 @@ impl Engine {
     }
 
     /// One build.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn build_get(&self, caller: &Caller, id: ProjectId, number: u32) -> Result<Build> {
         let project = self.live_project(caller, id).await?;
         self.build_of(&project, number).await?.ok_or_else(build_not_found)
     }
 
     /// Ends a build that waits or runs, as failed with the reason `cancelled`. One that has ended stays as it is.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn build_cancel(&self, caller: &Caller, id: ProjectId, number: u32) -> Result<Build> {
         let build = self.build_get(caller, id, number).await?;
         if build.state.is_ended() {
@@ -87,6 +90,7 @@ impl Engine {
     }
 
     /// Makes a finished build the one that new sessions read; nothing is rebuilt.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn version_activate(&self, caller: &Caller, id: ProjectId, number: u32) -> Result<ProjectView> {
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;

@@ -120,6 +120,7 @@ impl Engine {
     }
 
     /// A build's log as text: the first 256 KiB and the last 768 KiB, with what is between stated.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn build_log(&self, caller: &Caller, id: ProjectId, number: u32) -> Result<String> {
         self.build_get(caller, id, number).await?;
         let kept = self.logs.read_kept(LogName::Build(id, number)).await.map_err(log_failed)?;
@@ -127,6 +128,7 @@ impl Engine {
     }
 
     /// The log from a byte offset on, live until the build has ended.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn build_follow(&self, caller: &Caller, id: ProjectId, number: u32, from: u64) -> Result<LogStream> {
         struct State {
             engine: Engine,

@@ -11,12 +11,14 @@ mod work;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stead_domain::ProjectId;
 use stead_domain::build::BuildFailure;
 use tokio_util::sync::CancellationToken;
+
+use crate::request::RequestRecord;
 
 pub(crate) use self::admit::build_not_found;
 pub use self::log::{LogPart, LogStream};
@@ -34,6 +36,8 @@ struct AtWork {
     cancel: CancellationToken,
     /// What becomes of it is decided: its end is being committed.
     settled: bool,
+    /// The request that cancels it: its end is that request's doing.
+    cancelled_by: Option<Arc<RequestRecord>>,
 }
 
 /// What became of the wish to cancel a build.
@@ -66,7 +70,7 @@ impl RunningBuilds {
         if self.is_closing() || builds.contains_key(&(project, number)) {
             return None;
         }
-        builds.insert((project, number), AtWork { cancel: cancel.clone(), settled: false });
+        builds.insert((project, number), AtWork { cancel: cancel.clone(), settled: false, cancelled_by: None });
         Some(Working { builds: self, key: (project, number), cancel })
     }
 
@@ -92,14 +96,22 @@ impl RunningBuilds {
     }
 
     fn cancel(&self, project: ProjectId, number: u32) -> Cancelling {
-        match self.lock().get(&(project, number)) {
+        match self.lock().get_mut(&(project, number)) {
             Some(build) if build.settled => Cancelling::TooLate,
             Some(build) => {
+                if build.cancelled_by.is_none() {
+                    build.cancelled_by = RequestRecord::current();
+                }
                 build.cancel.cancel();
                 Cancelling::Told
             }
             None => Cancelling::Idle,
         }
+    }
+
+    /// The request that cancels a build.
+    fn cancelled_by(&self, project: ProjectId, number: u32) -> Option<Arc<RequestRecord>> {
+        self.lock().get(&(project, number)).and_then(|build| build.cancelled_by.clone())
     }
 
     /// Decides what becomes of a build whose work has succeeded: false when it was cancelled before this.

@@ -34,7 +34,7 @@ impl Engine {
         if !step.network {
             return ran;
         }
-        let (reached, most) = (self.reach(&work.network), &self.settings.build_network_limit);
+        let (reached, most) = (self.reach(&work.network).await?, &self.settings.build_network_limit);
         let Some(refused) = judge(&work.network, &reached, most, &sandbox.refused_hosts().await) else { return ran };
         run.log.line(&format!("{}: {}", step.name, refused.sentence)).await?;
         ran.map_err(|stopped| match stopped {

@@ -7,6 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use stead_domain::build::{Layer, Stage};
 use stead_domain::{BlobId, LayerId, Result};
 use stead_projects::plan::{InstallPlan, Step};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::log::StepLog;
@@ -128,14 +129,32 @@ impl Engine {
         plan: &Arc<InstallPlan>,
         mut run: StepRun<'_>,
     ) -> (usize, Result<Layer, Stopped>) {
+        let looked_for = |result: &'static str| {
+            metrics::counter!("stead_layer_cache_requests_total", "result" => result).increment(1);
+        };
         let layer = match self.existing_layer(work, plan, &mut run).await {
-            Ok(Some(layer)) => Ok(layer),
-            Ok(None) => self.run_step(work, plan, &mut run).await,
+            Ok(Some(layer)) => {
+                looked_for("hit");
+                Ok(layer)
+            }
+            Ok(None) => {
+                looked_for("miss");
+                let began = Instant::now();
+                let layer = self.run_step(work, plan, &mut run).await;
+                took(plan.steps[run.index].stage, began);
+                layer
+            }
             Err(stopped) => Err(stopped),
         };
         let said = run.log.end().await.map_err(Stopped::Broken);
         (run.index, layer.and_then(|layer| said.map(|()| layer)))
     }
+}
+
+/// Measures a stage, or one of the steps that make it.
+pub(super) fn took(stage: Stage, began: Instant) {
+    let seconds = began.elapsed().as_secs_f64();
+    metrics::histogram!("stead_build_stage_duration_seconds", "stage" => stage.as_str()).record(seconds);
 }
 
 fn layers_of(indices: &[usize], progress: &[Progress]) -> Vec<LayerId> {

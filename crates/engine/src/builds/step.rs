@@ -202,7 +202,7 @@ impl Engine {
             mounts: place.readable.iter().map(readable).collect(),
             writable: place.writable.clone(),
             overlay,
-            network: if step.network { self.reach(&work.network) } else { BuildNetwork::Disabled },
+            network: if step.network { self.reach(&work.network).await? } else { BuildNetwork::Disabled },
             limits: self.settings.build_sandbox,
             time_limit: left(work),
         };

@@ -18,8 +18,10 @@ use stead_projects::plan::{self, BuildSettings, InstallPlan};
 use stead_projects::{LayoutError, packages, snapshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::log::BuildLog;
+use super::schedule::took;
 use crate::collect::layers::HeldLayer;
 use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
@@ -109,7 +111,8 @@ impl Engine {
                     return;
                 }
             };
-            if let Err(error) = engine.work(workspace, project, number, cancel).await {
+            let span = tracing::info_span!("build", project.id = %project, build.number = number);
+            if let Err(error) = engine.work(workspace, project, number, cancel).instrument(span).await {
                 tracing::error!(project.id = %project, build = number, error = %error, cause = ?error.cause, "a build broke");
                 let message = "the server failed to carry the build out; its log says why".to_owned();
                 let failure = BuildFailure::new(BuildFailureKind::Internal, message);
@@ -208,7 +211,9 @@ impl Engine {
         for line in &plan.log {
             work.log.line(line).await?;
         }
+        let began = Instant::now();
         self.lay_out(work, plan.clone()).await?;
+        took(Stage::CopyingFiles, began);
         self.faults.point("build.laid_out");
         let layers = self.run_steps(work, &plan).await?;
         self.enter(work, Stage::Finishing).await?;
@@ -219,22 +224,24 @@ impl Engine {
             size.files += layer.size.files;
             size.bytes += layer.size.bytes;
         }
-        let (base, layers) = (self.toolchain.base_for(&work.declared.python), plan.placed(&ids));
+        let (base, layers) = (self.tools.toolchain().await?.base_for(&work.declared.python), plan.placed(&ids));
         let version = Version { base, layers, packages, source, size, removed_at: None };
         tracing::info!(project.id = %project, build = number, workspace.id = %workspace, "a version is sealed");
         Ok(version)
     }
 
     async fn plan(&self, work: &Work) -> Result<InstallPlan, Stopped> {
+        let registries = self.tools.registries().await?;
         let settings = BuildSettings {
-            python_index: self.settings.python_index.clone(),
-            npm_registry: self.settings.npm_registry.clone(),
+            python_index: registries.python_index.clone(),
+            npm_registry: registries.npm_registry.clone(),
             declared: work.declared.clone(),
             entry: work.project.entry.clone(),
             network: work.network.clone(),
             ..BuildSettings::new(work.project.slug.clone())
         };
-        let (entries, toolchain, blobs) = (work.entries.clone(), self.toolchain.clone(), self.blobs.clone());
+        let toolchain = self.tools.toolchain().await?.clone();
+        let (entries, blobs) = (work.entries.clone(), self.blobs.clone());
         let workspace = work.project.workspace_id;
         let planned = self
             .blocking(move || {
@@ -293,24 +300,26 @@ impl Engine {
 
     /// Ends a build; a success makes its version active in the same commit, so that whoever reads `ready` can start a task.
     async fn end_build(&self, project: ProjectId, number: u32, event: BuildEvent) {
-        let ended = self
-            .decide(|| async {
-                let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
-                let Some(build) = build.filter(|build| !build.state.is_ended()) else {
-                    return Ok((Changes::new(), ()));
-                };
-                let at = self.now();
-                let build = build.transition(event.clone(), at)?;
-                let mut changes = Changes::new();
-                if build.version.is_some() {
-                    let row = self.store.project_fetch(build.workspace_id, project).await.map_err(store_failed)?;
-                    if let Some(row) = row {
-                        changes = changes.update(row.activate(&build, at)?);
-                    }
+        let ending = self.decide(|| async {
+            let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
+            let Some(build) = build.filter(|build| !build.state.is_ended()) else {
+                return Ok((Changes::new(), ()));
+            };
+            let at = self.now();
+            let build = build.transition(event.clone(), at)?;
+            let mut changes = Changes::new();
+            if build.version.is_some() {
+                let row = self.store.project_fetch(build.workspace_id, project).await.map_err(store_failed)?;
+                if let Some(row) = row {
+                    changes = changes.update(row.activate(&build, at)?);
                 }
-                Ok((changes.update(build), ()))
-            })
-            .await;
+            }
+            Ok((changes.update(build), ()))
+        });
+        let ended = match self.builds.cancelled_by(project, number) {
+            Some(request) => request.scope(ending).await,
+            None => ending.await,
+        };
         if let Err(error) = ended {
             tracing::error!(project.id = %project, build = number, error = %error, "ending a build failed");
         }

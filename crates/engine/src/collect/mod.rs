@@ -76,7 +76,9 @@ pub(crate) struct Collector {
 
 impl Engine {
     /// Collects in the caller's workspace, now.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn collection_run(&self, caller: &Caller) -> Result<CollectionReport> {
+        self.write_down(caller.workspace_id).await?;
         self.collect_workspace(caller.workspace_id).await
     }
 
@@ -101,6 +103,7 @@ impl Engine {
     }
 
     async fn collect_everything(&self) -> Result<()> {
+        self.shorten_audit().await?;
         for workspace in self.store.workspaces_list().await.map_err(store_failed)? {
             if self.supervisor.stopping().is_cancelled() {
                 return Ok(());

@@ -17,6 +17,7 @@ use crate::engine::Engine;
 impl Engine {
     /// Gives up a finished version. The active one and one that a task reads are refused; a session that is pinned to it is
     /// told at its next task. One that was given up before stays so.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn version_remove(&self, caller: &Caller, id: ProjectId, number: u32) -> Result<Build> {
         let alone = self.collector.versions.write().await;
         self.decide(|| async {

@@ -28,6 +28,7 @@ fn refused(error: ArchiveError) -> Error {
 
 impl Engine {
     /// Lands an archive's tree, over what is there or in its place.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_import(
         &self,
         caller: &Caller,

@@ -13,7 +13,7 @@ use stead_domain::idempotency::{IdempotencyRecord, IdempotencyScope};
 use stead_domain::key::Caller;
 use stead_domain::lease::Lease;
 use stead_domain::network::NetworkPolicy;
-use stead_domain::operation::OperationEvent;
+use stead_domain::operation::{Operation, OperationEvent};
 use stead_domain::project::Project;
 use stead_domain::session::{Face, NewTurn, Session};
 use stead_domain::turn::{Turn, TurnInput};
@@ -21,6 +21,7 @@ use stead_domain::{
     AgentId, AttachmentId, Code, EnvironmentId, Error, OperationId, ProjectId, Result, SessionId, TurnId,
 };
 
+use super::rows::Admitted;
 use crate::commit::store_failed;
 use crate::engine::Engine;
 
@@ -141,6 +142,7 @@ struct Continued {
 impl Engine {
     /// Admits a turn. The answer means that it is recorded: it will run, and what it comes to can be read, whatever happens
     /// to this process.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn turn_start(&self, caller: &Caller, request: TurnRequest) -> Result<StartedTurn> {
         let limit = self.settings.limits.input_bytes;
         if request.input.text.len() as u64 > limit {
@@ -150,17 +152,18 @@ impl Engine {
         let turn_id = TurnId::new(self.ids.as_ref());
         // From the look at a version to the commit that pins it, nobody gives versions up.
         let versions = self.collector.versions.read().await;
-        let started = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
+        let (started, admitted) = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
         drop(versions);
-        if !started.replayed {
+        if admitted.is_some() {
             self.faults.point("turn.admitted");
-            self.drive(caller.workspace_id, started.turn.id);
+            self.drive(caller.workspace_id, started.turn.id, admitted);
         }
         Ok(started)
     }
 
     /// What an earlier request with this retry identity made, if there was one. A face asks before it takes in what comes
     /// along with a turn, so that a repetition takes in nothing; admission looks again.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn turn_repeated(&self, caller: &Caller, retry: &RetryKey) -> Result<Option<StartedTurn>> {
         self.replayed(caller, &retry_scope(caller, retry)).await
     }
@@ -171,14 +174,23 @@ impl Engine {
         request: &TurnRequest,
         scope: Option<&IdempotencyScope>,
         turn_id: TurnId,
-    ) -> Result<(Changes, StartedTurn)> {
-        if let Some(scope) = scope
-            && let Some(started) = self.replayed(caller, scope).await?
-        {
-            return Ok((Changes::new(), started));
+    ) -> Result<(Changes, (StartedTurn, Option<Box<Admitted>>))> {
+        let replayed = async {
+            match scope {
+                None => Ok(None),
+                Some(scope) => self.replayed(caller, scope).await,
+            }
+        };
+        let asked = async {
+            let continued = self.continued(caller, request).await?;
+            let agent = self.agent_for(caller, request, continued.as_ref()).await?;
+            Ok::<_, Error>((continued, agent))
+        };
+        let (replayed, asked) = tokio::join!(replayed, asked);
+        if let Some(started) = replayed? {
+            return Ok((Changes::new(), (started, None)));
         }
-        let continued = self.continued(caller, request).await?;
-        let agent = self.agent_for(caller, request, continued.as_ref()).await?;
+        let (continued, agent) = asked?;
         let reads = self.version_for(caller, request, &agent, continued.as_ref()).await?;
         let pin = reads.as_ref().map(|(project, build)| Pin { project_id: project.id, version: build.number });
         let at = self.now();
@@ -200,27 +212,40 @@ impl Engine {
             requested_model: request.model.clone().or_else(|| agent.default_model.clone()),
             store: request.store,
         };
-        let (session, turn) = match continued {
+        let admitted = match continued {
             Some(Continued { mut session, mut attachment }) => {
                 let turn = session.admit(&agent, new_turn, at)?;
                 let event = session.event(turn.id, EventKind::TurnCreated, at);
                 if pin.is_some_and(|pin| attachment.pin(pin.project_id, pin.version)) {
-                    changes = changes.update(attachment);
+                    changes = changes.update(attachment.clone());
+                    attachment.row_version += 1;
                 }
                 changes = changes.update(session.clone()).event(event);
-                (session, turn)
+                session.row_version += 1;
+                Admitted { turn, session, attachment, reads, made: None }
             }
             None => {
                 let id = SessionId::new(self.ids.as_ref());
                 let mut session = Session::open(id, request.face, &agent, &request.input.text, at);
                 let turn = session.admit(&agent, new_turn, at)?;
                 let event = session.event(turn.id, EventKind::TurnCreated, at);
-                changes = self.new_environment(changes, &session, &turn, reads.as_ref(), pin)?;
+                let (environment, operation) = self.new_environment(&session, &turn, reads.as_ref())?;
+                let attachment = Attachment {
+                    id: AttachmentId::new(self.ids.as_ref()),
+                    workspace_id: session.workspace_id,
+                    session_id: session.id,
+                    environment_id: environment.id,
+                    name: Attachment::PRIMARY.to_owned(),
+                    pins: pin.into_iter().collect(),
+                    created_at: at,
+                    row_version: 1,
+                };
+                changes = changes.insert(environment.clone()).insert(operation.clone()).insert(attachment.clone());
                 changes = changes.insert(session.clone()).event(event);
-                (session, turn)
+                Admitted { turn, session, attachment, reads, made: Some((environment, operation)) }
             }
         };
-        changes = changes.insert(turn.clone());
+        changes = changes.insert(admitted.turn.clone());
         if let (Some(scope), Some(retry)) = (scope, &request.retry) {
             changes = changes.fact(IdempotencyRecord {
                 scope: scope.clone(),
@@ -229,7 +254,8 @@ impl Engine {
                 created_at: at,
             });
         }
-        Ok((changes, StartedTurn { session, turn, replayed: false }))
+        let started = StartedTurn { session: admitted.session.clone(), turn: admitted.turn.clone(), replayed: false };
+        Ok((changes, (started, Some(Box::new(admitted)))))
     }
 
     async fn replayed(&self, caller: &Caller, scope: &IdempotencyScope) -> Result<Option<StartedTurn>> {
@@ -240,12 +266,15 @@ impl Engine {
 
     async fn continued(&self, caller: &Caller, request: &TurnRequest) -> Result<Option<Continued>> {
         let Some(previous) = request.previous else { return Ok(None) };
-        let view = self.turn_get(caller, previous).await.map_err(|error| error.at("turn.previous"))?;
-        let attachments = self.store.attachments_of(view.session.id).await.map_err(store_failed)?;
+        let turn = self.live_turn(caller, previous).await.map_err(|error| error.at("turn.previous"))?;
+        let (session, attachments) =
+            tokio::join!(self.session_of(caller, &turn), self.store.attachments_of(turn.session_id));
+        let session = session.map_err(|error| error.at("turn.previous"))?;
+        let attachments = attachments.map_err(store_failed)?;
         let attachment = attachments.into_iter().find(|attachment| attachment.name == Attachment::PRIMARY);
         let attachment =
             attachment.ok_or_else(|| Error::new(Code::Internal, "the session has lost its environment"))?;
-        Ok(Some(Continued { session: view.session, attachment }))
+        Ok(Some(Continued { session, attachment }))
     }
 
     async fn agent_for(&self, caller: &Caller, request: &TurnRequest, continued: Option<&Continued>) -> Result<Agent> {
@@ -307,7 +336,7 @@ impl Engine {
             let message = format!("the project has no version {number}");
             Error::new(Code::ProjectNotReady, message).at("turn.version")
         })?;
-        self.check_readable(&build).map_err(|mut error| {
+        self.check_readable(&build).await.map_err(|mut error| {
             if request.version.is_none() && pinned.is_some() {
                 let way_on = "; the session is pinned to it, and `turn.version` moves it: to `active`, or to a number";
                 error.message.push_str(way_on);
@@ -320,12 +349,10 @@ impl Engine {
     /// The environment of a new session, with the operation that makes it already claimed: one commit less before Start.
     fn new_environment(
         &self,
-        changes: Changes,
         session: &Session,
         turn: &Turn,
         reads: Option<&(Project, Build)>,
-        pin: Option<Pin>,
-    ) -> Result<Changes> {
+    ) -> Result<(Environment, Operation)> {
         let at = session.created_at;
         let spec = self.start_spec(reads.map(|(project, build)| (project, build)), &turn.network)?;
         let spec_text = serde_json::to_string(&spec).map_err(Error::internal)?;
@@ -340,16 +367,6 @@ impl Engine {
             at,
         );
         let operation = operation.transition(OperationEvent::Claimed(Lease::taken(self.server, at)), at)?;
-        let attachment = Attachment {
-            id: AttachmentId::new(self.ids.as_ref()),
-            workspace_id: session.workspace_id,
-            session_id: session.id,
-            environment_id: environment.id,
-            name: Attachment::PRIMARY.to_owned(),
-            pins: pin.into_iter().collect(),
-            created_at: at,
-            row_version: 1,
-        };
-        Ok(changes.insert(environment).insert(operation).insert(attachment))
+        Ok((environment, operation))
     }
 }

@@ -2,14 +2,16 @@
 //! over a limit is named on the turn, never dropped in silence.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use stead_domain::environment::WORKSPACE;
 use stead_domain::file::Artifact;
 use stead_domain::ports::{FileEntry, Runtime, RuntimeError, StoredBlob};
 use stead_domain::turn::{ExcessFile, Turn};
-use stead_domain::{FileId, Result, WorkspaceId};
+use stead_domain::{Code, FileId, Result, WorkspaceId};
+use tokio::time::Instant;
 
-use crate::commit::blobs_failed;
+use crate::commit::{Pauses, blobs_failed};
 use crate::engine::Engine;
 use crate::spool::SpoolWriter;
 
@@ -17,6 +19,8 @@ use crate::spool::SpoolWriter;
 const LISTED: usize = 100_000;
 /// How much is read at once.
 const PIECE: usize = 1 << 20;
+/// How long all the files of a turn together are tried again that the server's disk does not take.
+const DISK: Duration = Duration::from_secs(30);
 /// How many files over a limit are named.
 const NAMED: usize = 100;
 
@@ -31,6 +35,13 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
+    /// Nothing could be looked at.
+    pub(crate) fn unreadable(error: &RuntimeError) -> Self {
+        let mut collected = Self::default();
+        collected.exceed(".", format!("the working directory could not be read: {error}"));
+        collected
+    }
+
     fn exceed(&mut self, path: &str, reason: String) {
         if self.excess.len() < NAMED {
             self.excess.push(ExcessFile { path: path.to_owned(), reason });
@@ -44,15 +55,49 @@ pub(crate) async fn baseline(runtime: &dyn Runtime) -> Result<Baseline, RuntimeE
 }
 
 impl Engine {
-    /// Collects what the turn left. The blobs are stored but not yet durable.
-    pub(crate) async fn collect(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline) -> Result<Collected> {
+    /// Collects what the turn left, durably. A file that the server's disk does not take is tried again for a while.
+    pub(crate) async fn collect_durably(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline) -> Collected {
+        let until = Instant::now() + DISK;
+        let mut collected = self.collect(runtime, turn, before, until).await;
+        if collected.artifacts.is_empty() {
+            return collected;
+        }
+        let synced = self.while_hoping(until, || async { self.blobs.sync().await.map_err(blobs_failed) }).await;
+        if let Err(error) = synced {
+            for artifact in std::mem::take(&mut collected.artifacts) {
+                collected.exceed(&artifact.path, error.message.clone());
+            }
+        }
+        collected
+    }
+
+    /// Repeats what the server's disk does not take, until an instant.
+    async fn while_hoping<T, D>(&self, until: Instant, mut work: impl FnMut() -> D) -> Result<T>
+    where
+        D: Future<Output = Result<T>>,
+    {
+        let stopping = self.supervisor.stopping();
+        let mut pauses = Pauses::new();
+        loop {
+            match work().await {
+                Err(error) if error.code == Code::BackendUnavailable => {
+                    let pause = pauses.next();
+                    if Instant::now() + pause > until || stopping.is_cancelled() {
+                        return Err(error);
+                    }
+                    tracing::warn!(error = %error, cause = ?error.cause, "a file that a task left could not be kept; it is tried again");
+                    tokio::time::sleep(pause).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn collect(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline, until: Instant) -> Collected {
         let mut collected = Collected::default();
         let (mut files, more) = match runtime.list_files(WORKSPACE, LISTED).await {
             Ok(listed) => listed,
-            Err(error) => {
-                collected.exceed(".", format!("the working directory could not be read: {error}"));
-                return Ok(collected);
-            }
+            Err(error) => return Collected::unreadable(&error),
         };
         if more {
             let reason = "are too many files, or directories that cannot be read or lie too deep";
@@ -71,10 +116,12 @@ impl Engine {
                 collected.exceed(&file.path, format!("larger than {} bytes", limits.file_bytes));
             } else if bytes + file.bytes > limits.turn_bytes {
                 collected.exceed(&file.path, format!("more than {} bytes in one turn", limits.turn_bytes));
-            } else if let Err(error) = self.require_blob_room(turn.workspace_id, file.bytes).await {
-                collected.exceed(&file.path, error.message);
             } else {
-                match self.fetch(runtime, turn.workspace_id, &file).await {
+                let keeping = || async {
+                    self.require_blob_room(turn.workspace_id, file.bytes).await?;
+                    self.fetch(runtime, turn.workspace_id, &file).await
+                };
+                match self.while_hoping(until, keeping).await {
                     Ok(stored) => {
                         bytes += stored.bytes;
                         collected.artifacts.push(self.artifact(turn, file.path, stored));
@@ -83,7 +130,7 @@ impl Engine {
                 }
             }
         }
-        Ok(collected)
+        collected
     }
 
     fn artifact(&self, turn: &Turn, path: String, stored: StoredBlob) -> Artifact {

@@ -1,178 +1,103 @@
-//! Brings an admitted turn to its end. A driver looks only at stored state, so it does not matter which process admitted the
-//! turn: it makes the environment ready by recorded operations, promotes the turn, runs its harness and commits what came of
-//! it.
+//! Brings an admitted turn to its end. A driver makes the environment ready by recorded operations, promotes the turn, runs its
+//! harness and commits what came of it.
+//!
+//! It begins with the rows that the admission has written, or reads them: it does not matter which process admitted the turn.
+//! A store that does not answer is asked again until it does; what a turn came to is never forgotten meanwhile.
 
 use stead_domain::attachment::Attachment;
-use stead_domain::changes::{Changes, Removal};
-use stead_domain::environment::{Environment, EnvironmentEvent, EnvironmentState};
-use stead_domain::event::EventKind;
-use stead_domain::lease::Lease;
-use stead_domain::operation::{Operation, OperationEvent, OperationKind, OperationState};
 use stead_domain::session::Session;
-use stead_domain::time::Timestamp;
-use stead_domain::turn::{Turn, TurnEvent, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
-use stead_domain::{Code, Error, OperationId, Result, TurnId, WorkspaceId};
+use stead_domain::turn::{Turn, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
+use stead_domain::{Code, Error, Result, TurnId, WorkspaceId};
+use tracing::Instrument as _;
 
 use super::Driving;
-use crate::commit::store_failed;
+use super::ready::Readiness;
+use super::rows::{Admitted, Rows};
+use crate::commit::{Pauses, is_store_failure, store_failed};
 use crate::engine::Engine;
-use crate::operations::{Ended, provider_failed};
 use crate::waiting::Waiting;
-
-/// Whether the turn's environment is what the turn needs.
-enum Readiness {
-    /// It is.
-    Ready,
-    /// Something was done about it; look again.
-    LookAgain,
-    /// It cannot be made so.
-    Impossible(String),
-}
-
-/// What a turn is told whose environment did not run in time: how long it waited, and what stood in the way.
-fn too_late(turn: &Turn, now: Timestamp, reason: Option<String>) -> Readiness {
-    let seconds = now.since(turn.created_at).as_secs().max(1);
-    let unit = if seconds == 1 { "second" } else { "seconds" };
-    let reason = reason.unwrap_or_else(|| "what makes it does not answer".to_owned());
-    Readiness::Impossible(format!("the environment could not be made ready within {seconds} {unit}: {reason}"))
-}
 
 impl Engine {
     /// Drives a turn to its end in a task of its own, unless one does already.
-    pub(crate) fn drive(&self, workspace: WorkspaceId, id: TurnId) {
+    pub(crate) fn drive(&self, workspace: WorkspaceId, id: TurnId, admitted: Option<Box<Admitted>>) {
         let engine = self.clone();
         self.supervisor.spawn("drive a turn", async move {
-            let Some(driving) = engine.turns.begin(id) else { return };
-            if let Err(error) = engine.drive_to_end(workspace, id, &driving).await {
-                tracing::error!(turn.id = %id, error = %error, cause = ?error.cause, "driving a turn failed");
-                if engine.supervisor.stopping().is_cancelled() {
-                    return;
-                }
-                let failure = TurnFailure::new(TurnFailureKind::Environment, error.message);
-                let outcome = TurnOutcome { failure: Some(failure), ..TurnOutcome::default() };
-                if let Err(error) = engine.end_turn(workspace, id, TurnState::Failed, outcome, Changes::new()).await {
-                    tracing::error!(turn.id = %id, error = %error, "ending a failed turn failed");
-                }
+            if let Some(driving) = engine.turns.begin(id) {
+                let span = tracing::info_span!("turn", turn.id = %id, session.id = tracing::field::Empty);
+                engine.drive_patiently(workspace, id, admitted, &driving).instrument(span).await;
             }
         });
     }
 
-    async fn drive_to_end(&self, workspace: WorkspaceId, id: TurnId, driving: &Driving<'_>) -> Result<()> {
-        let waiting = self.waiting(&self.turn_row(workspace, id).await?, driving);
+    async fn drive_patiently(
+        &self,
+        workspace: WorkspaceId,
+        id: TurnId,
+        mut admitted: Option<Box<Admitted>>,
+        driving: &Driving<'_>,
+    ) {
+        let stopping = self.supervisor.stopping();
+        let mut pauses = Pauses::new();
         loop {
-            let turn = self.turn_row(workspace, id).await?;
-            if turn.state != TurnState::Queued {
+            let Err(error) = self.drive_to_end(workspace, id, admitted.take(), driving).await else { return };
+            if stopping.is_cancelled() || self.turns.handing_over().is_cancelled() {
+                tracing::warn!(error = %error, cause = ?error.cause, "a turn is left to the next start");
+                return;
+            }
+            if is_store_failure(&error) {
+                self.pause(&mut pauses, &error).await;
+                continue;
+            }
+            tracing::error!(error = %error, cause = ?error.cause, "driving a turn failed");
+            if let Err(error) = self.fail_turn(workspace, id, error.message).await {
+                tracing::error!(error = %error, cause = ?error.cause, "ending a failed turn failed");
+            }
+            return;
+        }
+    }
+
+    async fn drive_to_end(
+        &self,
+        workspace: WorkspaceId,
+        id: TurnId,
+        admitted: Option<Box<Admitted>>,
+        driving: &Driving<'_>,
+    ) -> Result<()> {
+        let rows = match admitted {
+            Some(admitted) => self.rows_after(*admitted).await?,
+            None => self.rows_of(workspace, id).await?,
+        };
+        let mut rows = Box::new(rows);
+        tracing::Span::current().record("session.id", tracing::field::display(rows.session.id));
+        let waiting = self.waiting(&rows.turn, driving);
+        loop {
+            if rows.turn.state != TurnState::Queued || self.turns.handing_over().is_cancelled() {
                 return Ok(());
             }
-            let attachment = self.primary_attachment(&turn).await?;
-            match self.make_ready(&turn, &attachment, &waiting).await? {
-                Readiness::Ready => {
-                    if self.run(&turn, &attachment, driving).await? {
-                        return Ok(());
-                    }
-                }
+            match self.make_ready(&mut rows, &waiting).await? {
+                Readiness::Ready(started) => match self.run(rows, started, driving).await? {
+                    Some(again) => rows = again,
+                    None => return Ok(()),
+                },
                 Readiness::LookAgain => {}
+                // It waits on in the next server process.
+                Readiness::Impossible(_) if self.turns.handing_over().is_cancelled() => return Ok(()),
                 Readiness::Impossible(message) => {
-                    let failure = TurnFailure::new(TurnFailureKind::Environment, message);
-                    let outcome = TurnOutcome { failure: Some(failure), ..TurnOutcome::default() };
-                    return self.end_turn(workspace, id, TurnState::Failed, outcome, Changes::new()).await;
+                    return self.end_turn(&mut rows, TurnState::Failed, failed(message), Vec::new()).await;
                 }
             }
+            self.refresh(&mut rows).await?;
         }
     }
 
     /// How long a turn waits for its environment: within the server's bound, and for what fails in passing (there is no place, say)
-    /// within its own budget as well, which counts from its admission.
+    /// within its own budget as well. Both count from its admission, whatever server processes there were since.
     fn waiting(&self, turn: &Turn, driving: &Driving<'_>) -> Waiting {
+        let waited = self.now().since(turn.created_at);
         let most = self.settings.turn_time_limit;
         let budget = turn.time_limit.map_or(most, |limit| limit.min(most));
-        let left = budget.saturating_sub(self.now().since(turn.created_at));
-        Waiting::of_turn(left, self.settings.start_wait, driving.cancel.clone())
-    }
-
-    async fn make_ready(&self, turn: &Turn, attachment: &Attachment, waiting: &Waiting) -> Result<Readiness> {
-        let environment = self.environment(attachment.environment_id).await?;
-        let reads = match turn.reads {
-            None => None,
-            Some(pin) => Some(self.pinned(turn.workspace_id, pin).await?),
-        };
-        let spec = self.start_spec(reads.as_ref().map(|(project, build)| (project, build)), &turn.network)?;
-        let spec = serde_json::to_string(&spec).map_err(Error::internal)?;
-        match environment.state {
-            EnvironmentState::Creating
-            | EnvironmentState::Starting
-            | EnvironmentState::Stopping
-            | EnvironmentState::Deleting => {
-                let operation = environment
-                    .operation_id
-                    .ok_or_else(|| Error::new(Code::Internal, "an environment in between owns no operation"))?;
-                self.bring_up_to_date(operation, &spec).await?;
-                match self.carry_out(operation, waiting).await? {
-                    Ended::Done => Ok(Readiness::LookAgain),
-                    Ended::Failed(message) => {
-                        Ok(Readiness::Impossible(format!("the environment could not be made ready: {message}")))
-                    }
-                    Ended::NotYet(message) => Ok(too_late(turn, self.now(), message)),
-                }
-            }
-            EnvironmentState::Stopped if waiting.is_over() => Ok(too_late(turn, self.now(), None)),
-            EnvironmentState::Stopped => {
-                self.begin_operation(environment, OperationKind::Start, Some(spec)).await?;
-                Ok(Readiness::LookAgain)
-            }
-            EnvironmentState::Ready if environment.running_with.as_deref() == Some(&spec) => {
-                let observed = self.provider.inspect(environment.id).await.map_err(provider_failed)?;
-                if observed.running {
-                    return Ok(Readiness::Ready);
-                }
-                let found = environment.transition(EnvironmentEvent::FoundStopped, self.now())?;
-                self.write_back(Changes::new().update(found)).await?;
-                Ok(Readiness::LookAgain)
-            }
-            EnvironmentState::Ready => {
-                self.begin_operation(environment, OperationKind::Stop, None).await?;
-                Ok(Readiness::LookAgain)
-            }
-            EnvironmentState::Deleted => Ok(Readiness::Impossible("the session's environment is gone".to_owned())),
-        }
-    }
-
-    /// Lets a creation or start that an earlier turn waited for in vain run with what this turn needs. Nothing has happened of it, so
-    /// what it shall run with is not settled either.
-    async fn bring_up_to_date(&self, operation: OperationId, spec: &str) -> Result<()> {
-        let operation = self.store.operation_fetch(operation).await.map_err(store_failed)?;
-        match operation {
-            Some(mut operation)
-                if operation.state == OperationState::Recorded
-                    && matches!(operation.kind, OperationKind::Create | OperationKind::Start)
-                    && operation.spec.as_deref() != Some(spec) =>
-            {
-                operation.spec = Some(spec.to_owned());
-                self.write_back(Changes::new().update(operation)).await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Records an operation of an environment, already claimed by this process.
-    pub(crate) async fn begin_operation(
-        &self,
-        environment: Environment,
-        kind: OperationKind,
-        spec: Option<String>,
-    ) -> Result<OperationId> {
-        let at = self.now();
-        let id = OperationId::new(self.ids.as_ref());
-        let operation = Operation::record(id, &environment, kind, spec, at);
-        let operation = operation.transition(OperationEvent::Claimed(Lease::taken(self.server, at)), at)?;
-        let event = match kind {
-            OperationKind::Create | OperationKind::Start => EnvironmentEvent::Needed(id),
-            OperationKind::Stop => EnvironmentEvent::Stop(id),
-            OperationKind::Delete => EnvironmentEvent::Delete(id),
-        };
-        let environment = environment.transition(event, at)?;
-        self.write_back(Changes::new().update(environment).insert(operation)).await?;
-        Ok(id)
+        let (budget, bound) = (budget.saturating_sub(waited), self.settings.start_wait.saturating_sub(waited));
+        Waiting::of_turn(budget, bound, [driving.cancel.clone(), self.turns.handing_over().clone()])
     }
 
     pub(crate) async fn turn_row(&self, workspace: WorkspaceId, id: TurnId) -> Result<Turn> {
@@ -185,52 +110,20 @@ impl Engine {
         session.ok_or_else(|| Error::new(Code::SessionNotFound, "the session is gone"))
     }
 
-    async fn primary_attachment(&self, turn: &Turn) -> Result<Attachment> {
+    pub(super) async fn primary_attachment(&self, turn: &Turn) -> Result<Attachment> {
         let attachments = self.store.attachments_of(turn.session_id).await.map_err(store_failed)?;
         let primary = attachments.into_iter().find(|attachment| attachment.name == Attachment::PRIMARY);
         primary.ok_or_else(|| Error::new(Code::Internal, "the session has lost its environment"))
     }
 
-    async fn environment_of(&self, turn: &Turn) -> Result<Option<Environment>> {
-        let attachment = self.primary_attachment(turn).await?;
-        self.store.environment_fetch(attachment.environment_id).await.map_err(store_failed)
+    /// Ends a turn that could not be driven, whatever state it is in.
+    async fn fail_turn(&self, workspace: WorkspaceId, id: TurnId, message: String) -> Result<()> {
+        let mut rows: Rows = self.patiently(|| self.rows_of(workspace, id)).await?;
+        self.end_turn(&mut rows, TurnState::Failed, failed(message), Vec::new()).await
     }
+}
 
-    /// Commits the end of a turn together with everything else that its end means. A turn that has ended already stays.
-    pub(crate) async fn end_turn(
-        &self,
-        workspace: WorkspaceId,
-        id: TurnId,
-        state: TurnState,
-        outcome: TurnOutcome,
-        with: Changes,
-    ) -> Result<()> {
-        self.decide(|| async {
-            let turn = self.turn_row(workspace, id).await?;
-            if turn.state.is_ended() {
-                return Ok((Changes::new(), ()));
-            }
-            let mut session = self.session_row(&turn).await?;
-            let at = self.now();
-            let turn = turn.transition(TurnEvent::Ended { state, outcome: outcome.clone() }, at)?;
-            session.observe(&turn, at);
-            let mut changes = with.clone();
-            for item in turn.outcome.items.clone() {
-                changes = changes.event(session.event(id, EventKind::ItemCompleted { item }, at));
-            }
-            changes = changes.event(session.event(id, EventKind::TurnEnded, at));
-            if let Some(mut environment) = self.environment_of(&turn).await?
-                && environment.state == EnvironmentState::Ready
-            {
-                environment.idle_since = Some(at);
-                changes = changes.update(environment);
-            }
-            let changes = changes.update(turn).update(session);
-            Ok((changes.remove(Removal::Deltas(id)), ()))
-        })
-        .await?;
-        self.faults.point("turn.ended");
-        self.request_sweep();
-        Ok(())
-    }
+fn failed(message: String) -> TurnOutcome {
+    let failure = Some(TurnFailure::new(TurnFailureKind::Environment, message));
+    TurnOutcome { failure, ..TurnOutcome::default() }
 }

@@ -3,16 +3,25 @@
 mod admit;
 mod artifacts;
 mod cancel;
+mod display;
 mod drive;
 mod events;
+mod follow;
 pub(crate) mod output;
 mod pace;
+mod promote;
+mod ready;
+mod resume;
+mod rows;
+mod run;
+mod settle;
 mod shell;
-pub(crate) mod transcript;
+mod transcript;
 mod verdict;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use stead_domain::TurnId;
 use stead_domain::file::Artifact;
@@ -21,6 +30,7 @@ use stead_domain::turn::Turn;
 use tokio_util::sync::CancellationToken;
 
 pub use self::admit::{ProjectChoice, RetryKey, StartedTurn, TurnRequest, VersionChoice};
+pub(crate) use self::artifacts::Baseline;
 pub use self::events::EventStream;
 pub use self::output::{OutputChunk, OutputStreamOf};
 
@@ -37,7 +47,10 @@ pub struct TurnView {
 
 /// The turns that a task of this process drives.
 #[derive(Debug, Default)]
-pub(crate) struct RunningTurns(Mutex<HashMap<TurnId, CancellationToken>>);
+pub(crate) struct RunningTurns {
+    driven: Mutex<HashMap<TurnId, CancellationToken>>,
+    handing_over: CancellationToken,
+}
 
 /// Held while a task drives a turn.
 pub(crate) struct Driving<'a> {
@@ -49,14 +62,14 @@ pub(crate) struct Driving<'a> {
 
 impl RunningTurns {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TurnId, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the turn, unless somebody drives it already.
     pub(crate) fn begin(&self, id: TurnId) -> Option<Driving<'_>> {
         let cancel = CancellationToken::new();
         let mut turns = self.lock();
-        if turns.contains_key(&id) {
+        if self.handing_over.is_cancelled() || turns.contains_key(&id) {
             return None;
         }
         turns.insert(id, cancel.clone());
@@ -67,6 +80,23 @@ impl RunningTurns {
     pub(crate) fn cancel(&self, id: TurnId) {
         if let Some(cancel) = self.lock().get(&id) {
             cancel.cancel();
+        }
+    }
+
+    /// Tells every driver to leave its turn to the next server process, and lets none begin.
+    pub(crate) fn hand_over(&self) {
+        self.handing_over.cancel();
+    }
+
+    /// Whether turns are being handed over.
+    pub(crate) fn handing_over(&self) -> &CancellationToken {
+        &self.handing_over
+    }
+
+    /// Returns when no turn is driven.
+    pub(crate) async fn idle(&self) {
+        while !self.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 

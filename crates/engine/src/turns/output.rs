@@ -4,10 +4,13 @@
 
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
+use stead_domain::item::Item;
 use stead_domain::key::Caller;
 use stead_domain::ports::{LogError, LogName, OutputStream};
+use stead_domain::turn::Turn;
 use stead_domain::{Code, Error, Result, TurnId};
 
+use super::cancel::FOLLOWER;
 use crate::engine::Engine;
 use crate::hub::{Topic, Waiter};
 
@@ -35,28 +38,61 @@ pub(crate) fn log_failed(error: LogError) -> Error {
     Error::new(Code::BackendUnavailable, "the server's output log does not answer").because(error)
 }
 
+/// The one message of a turn.
+pub(super) const ITEM: &str = "msg_1";
+
+/// The message of a turn with this text.
+pub(super) fn message(text: String, complete: bool) -> Item {
+    Item::Message { id: ITEM.to_owned(), text, complete }
+}
+
+/// The message of a turn that has just begun.
+pub(super) fn begun_message() -> Item {
+    message(String::new(), false)
+}
+
 /// Appends records.
 pub(crate) struct OutputLog {
     engine: Engine,
     log: LogName,
     /// Bytes of output appended, without headers.
     pub(crate) bytes: u64,
+    /// Bytes of the whole records appended.
+    length: u64,
+    /// Whether an append has failed, which may have left a part of a record behind.
+    torn: bool,
 }
 
-impl OutputLog {
-    /// Appends output; readers see it when this returns.
-    pub(crate) async fn append(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<()> {
-        let mut appended = Vec::with_capacity(bytes.len() + HEADER);
+fn encode(pieces: &[(OutputStream, Vec<u8>)]) -> Vec<u8> {
+    let bytes: usize = pieces.iter().map(|(_, bytes)| bytes.len() + HEADER).sum();
+    let mut records = Vec::with_capacity(bytes + HEADER);
+    for (stream, bytes) in pieces {
         for piece in bytes.chunks(RECORD) {
-            appended.push(match stream {
+            records.push(match stream {
                 OutputStream::Stdout => 1,
                 OutputStream::Stderr => 2,
             });
-            appended.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
-            appended.extend_from_slice(piece);
+            records.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
+            records.extend_from_slice(piece);
         }
-        self.engine.logs.append(self.log, appended).await.map_err(log_failed)?;
-        self.bytes += bytes.len() as u64;
+    }
+    records
+}
+
+impl OutputLog {
+    /// Appends output; readers see it when this returns. After an error nothing of it was appended, and the same may be tried again.
+    pub(crate) async fn append(&mut self, pieces: &[(OutputStream, Vec<u8>)]) -> Result<()> {
+        if self.torn {
+            self.engine.logs.cut(self.log, self.length).await.map_err(log_failed)?;
+            self.torn = false;
+        }
+        let records = encode(pieces);
+        let length = records.len() as u64;
+        self.torn = true;
+        self.engine.logs.append(self.log, records).await.map_err(log_failed)?;
+        self.torn = false;
+        self.length += length;
+        self.bytes += pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         Ok(())
     }
 
@@ -92,7 +128,28 @@ fn records(buffer: &[u8], mut offset: u64) -> Vec<OutputChunk> {
 
 impl Engine {
     pub(crate) fn output_log(&self, turn: TurnId) -> OutputLog {
-        OutputLog { engine: self.clone(), log: LogName::Turn(turn), bytes: 0 }
+        OutputLog { engine: self.clone(), log: LogName::Turn(turn), bytes: 0, length: 0, torn: false }
+    }
+
+    /// The log of a turn that another process has written, without the record that it did not live to finish. What is in it goes to
+    /// `hear`, in order.
+    pub(super) async fn reopen_output(
+        &self,
+        turn: TurnId,
+        mut hear: impl FnMut(OutputStream, &[u8]),
+    ) -> Result<OutputLog> {
+        let mut log = self.output_log(turn);
+        loop {
+            let chunks = self.read_output(turn, log.length).await?;
+            let Some(last) = chunks.last() else { break };
+            log.length = last.offset;
+            for chunk in &chunks {
+                log.bytes += chunk.bytes.len() as u64;
+                hear(chunk.stream, &chunk.bytes);
+            }
+        }
+        self.logs.cut(log.log, log.length).await.map_err(log_failed)?;
+        Ok(log)
     }
 
     pub(crate) async fn remove_output(&self, turn: TurnId) -> Result<()> {
@@ -106,27 +163,27 @@ impl Engine {
     }
 
     /// Raw output from an offset that an earlier chunk gave (0 for the beginning), live until the turn has ended.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn turn_output(&self, caller: &Caller, id: TurnId, from: u64) -> Result<OutputStreamOf> {
         struct State {
             engine: Engine,
-            caller: Caller,
-            turn: TurnId,
+            turn: Turn,
             offset: u64,
             waiter: Waiter,
         }
         let turn = self.live_turn(caller, id).await?;
         let waiter = self.hub.listen(Topic::Session(turn.session_id));
-        let state = State { engine: self.clone(), caller: caller.clone(), turn: id, offset: from, waiter };
+        let state = State { engine: self.clone(), turn, offset: from, waiter };
         let stream = try_unfold(state, |mut state| async move {
             loop {
                 // The state is read before the file: what an ended turn said is all there.
-                let turn = state.engine.live_turn(&state.caller, state.turn).await?;
-                let chunks = state.engine.read_output(state.turn, state.offset).await?;
+                let row = state.engine.patiently_for(FOLLOWER, || state.engine.followed(&state.turn)).await?;
+                let chunks = state.engine.read_output(state.turn.id, state.offset).await?;
                 if let Some(last) = chunks.last() {
                     state.offset = last.offset;
                     return Ok(Some((chunks, state)));
                 }
-                if turn.state.is_ended() {
+                if row.state.is_ended() {
                     return Ok(None);
                 }
                 state.waiter.wait().await;

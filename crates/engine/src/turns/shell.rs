@@ -3,41 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stead_domain::attachment::Attachment;
-use stead_domain::changes::Changes;
-use stead_domain::environment::{EnvironmentState, HOME, PROXY, USER, WORKSPACE};
-use stead_domain::event::EventKind;
-use stead_domain::item::Item;
-use stead_domain::lease::Lease;
+use stead_domain::environment::{HOME, PROXY, USER, WORKSPACE};
 use stead_domain::network::NetworkPolicy;
-use stead_domain::ports::{Exec, ExecEvent, ExecExit, ExecRequest, Program, Runtime, RuntimeError};
-use stead_domain::turn::{Turn, TurnEvent, TurnOutcome, TurnState};
-use stead_domain::{Code, EnvironmentId, Error, Result};
+use stead_domain::ports::{ExecRequest, Program, Runtime, RuntimeError};
+use stead_domain::turn::{Turn, TurnOutcome, TurnState};
+use stead_domain::{Code, Error, Result};
 use stead_projects::environment::SYSTEM_PATH;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::Driving;
-use super::artifacts::{Baseline, Collected, baseline};
-use super::output::OutputLog;
-use super::pace::Pace;
-use super::transcript::Transcript;
-use super::verdict::{Budget, exit_status, has_failed, judge, judge_lost};
+use super::artifacts::{Baseline, baseline};
+use super::follow::{End, Followed};
+use super::output::begun_message;
+use super::promote::Promotion;
+use super::rows::Rows;
+use super::run::Run;
+use super::verdict::Budget;
+use crate::answers::{Asked, provider_failed};
 use crate::builds::layout_failed;
 use crate::commit::blobs_failed;
 use crate::engine::Engine;
-use crate::hub::Topic;
-use crate::operations::provider_failed;
-
-/// The one message of a shell turn.
-const ITEM: &str = "msg_1";
 
 /// The certificates that an environment trusts, at the place where its own `/etc` has them.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
-
-fn message(text: String, complete: bool) -> Item {
-    Item::Message { id: ITEM.to_owned(), text, complete }
-}
 
 /// The environment variables of an agent's shell without a project.
 fn base_env(network: &NetworkPolicy) -> BTreeMap<String, String> {
@@ -69,53 +56,90 @@ fn base_env(network: &NetworkPolicy) -> BTreeMap<String, String> {
     env
 }
 
-/// What became of a promotion.
-enum Promotion {
-    Done,
-    TurnEnded,
-    EnvironmentLeft,
-}
-
-/// What a running script has come to so far.
-struct Run {
-    log: OutputLog,
-    transcript: Transcript,
-    /// Text that readers have not seen.
-    unseen: String,
-    pace: Pace,
-}
-
 impl Engine {
-    /// Prepares the harness, promotes the turn, runs the script and commits what came of it. False when the environment was
-    /// stopped before the promotion, so that it has to be made ready once more.
-    pub(crate) async fn run(&self, turn: &Turn, attachment: &Attachment, driving: &Driving<'_>) -> Result<bool> {
-        let runtime = self.provider.link(attachment.environment_id).await.map_err(provider_failed)?;
-        self.place_inputs(runtime.as_ref(), turn).await?;
-        let before = match turn.number == 1 && turn.input.files.is_empty() {
-            true => Baseline::new(),
-            false => baseline(runtime.as_ref()).await.map_err(lost)?,
+    /// Prepares the harness, promotes the turn, runs the script and commits what came of it. The rows come back when the
+    /// environment was stopped before the promotion, so that it has to be made ready once more.
+    pub(super) async fn run(
+        &self,
+        mut rows: Box<Rows>,
+        started: Option<Asked>,
+        driving: &Driving<'_>,
+    ) -> Result<Option<Box<Rows>>> {
+        let prepared = self.prepare_script(&rows).await;
+        let (runtime, request) = match prepared {
+            Ok(prepared) if !self.turns.handing_over().is_cancelled() => prepared,
+            prepared => {
+                self.give_back(&rows, started).await?;
+                return prepared.map(|_| None);
+            }
         };
-        let request = self.request(turn).await?;
-        match self.promote(turn, attachment).await? {
-            Promotion::Done => {}
-            Promotion::TurnEnded => return Ok(true),
-            Promotion::EnvironmentLeft => return Ok(false),
+        // What an earlier turn left or ran into is not this one's.
+        let fresh = rows.turn.number == 1 && rows.turn.input.files.is_empty();
+        let environment = rows.environment.id;
+        let answer = started.as_ref().map(|asked| &asked.answer);
+        let before = async {
+            match fresh {
+                true => Ok(Baseline::new()),
+                false => {
+                    self.provider.limits_noted(environment).await;
+                    baseline(runtime.as_ref()).await
+                }
+            }
+        };
+        let (promotion, before) = tokio::join!(self.promote(&mut rows, answer), before);
+        match promotion {
+            Err(error) => {
+                self.give_back(&rows, started).await?;
+                return Err(error);
+            }
+            Ok(Promotion::Done) => {}
+            Ok(Promotion::TurnEnded) => return Ok(None),
+            Ok(Promotion::EnvironmentLeft) => return Ok(Some(rows)),
+            Ok(Promotion::Cancelled) => {
+                let outcome = TurnOutcome { items: vec![begun_message()], ..TurnOutcome::default() };
+                self.end_turn(&mut rows, TurnState::Cancelled, outcome, Vec::new()).await?;
+                return Ok(None);
+            }
         }
+        drop(started);
         self.faults.point("turn.promoted");
-        if turn.number > 1 || !turn.input.files.is_empty() {
-            // What an earlier turn left or ran into is not this one's.
-            self.provider.limits_noted(attachment.environment_id).await;
-        }
-        let run = Run {
-            log: self.output_log(turn.id),
-            transcript: Transcript::default(),
-            unseen: String::new(),
-            pace: Pace::default(),
+        let run = Run::new(self.output_log(rows.turn.id));
+        let exec = match &before {
+            Ok(_) => runtime.exec(request).await,
+            Err(error) => Err(error.clone()),
         };
-        let (run, end) = self.watch(turn, runtime.as_ref(), request, run, &driving.cancel).await?;
+        let exec = match exec {
+            // Whether it began is for the runtime to say.
+            Err(error @ RuntimeError::Lost(_)) => self.adopt_again(environment, rows.turn.id, 0).await.ok_or(error),
+            exec => exec,
+        };
+        let before = before.unwrap_or_default();
+        let followed = match exec {
+            Ok(exec) => {
+                self.faults.point("turn.launched");
+                self.follow(rows, exec, run, driving).await
+            }
+            Err(error) => Followed { rows, run, end: End::Lost(error) },
+        };
         self.faults.point("turn.ran");
-        self.settle_turn(turn, attachment.environment_id, runtime, &before, run, end).await?;
-        Ok(true)
+        self.finish(followed, &before).await?;
+        Ok(None)
+    }
+
+    /// Everything that the script needs beside its environment.
+    async fn prepare_script(&self, rows: &Rows) -> Result<(Arc<dyn Runtime>, ExecRequest)> {
+        let runtime = self.provider.link(rows.environment.id).await.map_err(provider_failed)?;
+        self.place_inputs(runtime.as_ref(), &rows.turn).await?;
+        let request = self.exec_request(rows)?;
+        Ok((runtime, request))
+    }
+
+    /// Settles a start by itself that no promotion has settled.
+    async fn give_back(&self, rows: &Rows, started: Option<Asked>) -> Result<()> {
+        match (started, &rows.operation) {
+            (Some(asked), Some(operation)) => self.settle_asked(operation.clone(), asked).await,
+            _ => Ok(()),
+        }
     }
 
     async fn place_inputs(&self, runtime: &dyn Runtime, turn: &Turn) -> Result<()> {
@@ -137,10 +161,10 @@ impl Engine {
         Ok(())
     }
 
-    async fn request(&self, turn: &Turn) -> Result<ExecRequest> {
+    fn exec_request(&self, rows: &Rows) -> Result<ExecRequest> {
+        let turn = &rows.turn;
         let mut env = base_env(&turn.network.within(&self.settings.session_network));
-        if let Some(pin) = turn.reads {
-            let (project, build) = self.pinned(turn.workspace_id, pin).await?;
+        if let Some((project, build)) = &rows.reads {
             let version = build.version.as_ref().ok_or_else(|| Error::new(Code::Internal, "the version is gone"))?;
             let installed = self.layout.installed(turn.workspace_id, &version.layers).map_err(layout_failed)?;
             env.extend(stead_projects::environment::session_env(&project.slug, &project.entry, installed));
@@ -157,146 +181,10 @@ impl Engine {
         })
     }
 
-    fn budget(&self, turn: &Turn) -> Budget {
+    pub(super) fn budget(&self, turn: &Turn) -> Budget {
         let most = self.settings.turn_time_limit;
         let named = turn.time_limit.filter(|limit| *limit < most);
         Budget { time: named.unwrap_or(most), named: named.is_some(), output: self.settings.turn_output_bytes }
-    }
-
-    /// The commit that authorises Start.
-    async fn promote(&self, turn: &Turn, attachment: &Attachment) -> Result<Promotion> {
-        self.decide(|| async {
-            let row = self.turn_row(turn.workspace_id, turn.id).await?;
-            if row.state != TurnState::Queued {
-                return Ok((Changes::new(), Promotion::TurnEnded));
-            }
-            let mut environment = self.environment(attachment.environment_id).await?;
-            if environment.state != EnvironmentState::Ready {
-                return Ok((Changes::new(), Promotion::EnvironmentLeft));
-            }
-            environment.idle_since = None;
-            let mut session = self.session_row(&row).await?;
-            let at = self.now();
-            let network = row.network.within(&self.settings.session_network);
-            let row = Turn { network, ..row };
-            let row = row.transition(TurnEvent::Promoted(Lease::taken(self.server, at)), at)?;
-            session.observe(&row, at);
-            let started = session.event(row.id, EventKind::TurnStarted, at);
-            let item = message(String::new(), false);
-            let begun = session.event(row.id, EventKind::ItemStarted { item }, at);
-            let changes = Changes::new().update(environment).update(row).update(session).event(started).event(begun);
-            Ok((changes, Promotion::Done))
-        })
-        .await
-    }
-
-    /// Starts the script and follows it to its end.
-    async fn watch(
-        &self,
-        turn: &Turn,
-        runtime: &dyn Runtime,
-        request: ExecRequest,
-        mut run: Run,
-        cancel: &CancellationToken,
-    ) -> Result<(Run, Result<ExecExit, RuntimeError>)> {
-        let mut exec: Box<dyn Exec> = match runtime.exec(request).await {
-            Ok(exec) => exec,
-            Err(error) => return Ok((run, Err(error))),
-        };
-        self.faults.point("turn.launched");
-        let mut killed = false;
-        loop {
-            tokio::select! {
-                event = exec.next() => match event {
-                    Ok(ExecEvent::Output(stream, bytes)) => {
-                        run.log.append(stream, &bytes).await?;
-                        self.faults.point("turn.output");
-                        let text = run.transcript.push(stream, &bytes);
-                        run.unseen.push_str(&text);
-                        run.pace.said(Instant::now());
-                    }
-                    Ok(ExecEvent::Exited(exit)) => return Ok((run, Ok(exit))),
-                    Err(error) => return Ok((run, Err(error))),
-                },
-                () = run.pace.due() => {
-                    run.pace.shown(Instant::now());
-                    self.show(turn, std::mem::take(&mut run.unseen)).await?;
-                }
-                () = cancel.cancelled(), if !killed => {
-                    killed = true;
-                    if let Err(error) = exec.kill().await {
-                        return Ok((run, Err(error)));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Lets readers see more text.
-    async fn show(&self, turn: &Turn, text: String) -> Result<()> {
-        if text.is_empty() {
-            // Output beyond the message's head is still news to whoever reads it raw.
-            self.hub.wake(Topic::Session(turn.session_id));
-            return Ok(());
-        }
-        self.decide(|| async {
-            let mut session = self.session_row(turn).await?;
-            let kind = EventKind::TextDelta { item_id: ITEM.to_owned(), text: text.clone() };
-            let event = session.event(turn.id, kind, self.now());
-            Ok((Changes::new().update(session).event(event), ()))
-        })
-        .await
-    }
-
-    async fn settle_turn(
-        &self,
-        turn: &Turn,
-        environment: EnvironmentId,
-        runtime: Arc<dyn Runtime>,
-        before: &Baseline,
-        run: Run,
-        end: Result<ExecExit, RuntimeError>,
-    ) -> Result<()> {
-        run.log.sync().await?;
-        let output_bytes = run.log.bytes;
-        let finished = run.transcript.finish();
-        let mut outcome = TurnOutcome {
-            output_bytes,
-            omitted_bytes: finished.omitted,
-            replaced_bytes: finished.replaced,
-            ..TurnOutcome::default()
-        };
-        let mut changes = Changes::new();
-        let verdict = match end {
-            Ok(exit) => {
-                let collected = match runtime.kill_all().await {
-                    // The receipt: nothing of the turn runs any more, so nothing changes under the collector's hands.
-                    Ok(()) => self.collect(runtime.as_ref(), turn, before).await?,
-                    Err(_) => Collected::default(),
-                };
-                let reached = self.provider.limits_reached(environment, has_failed(exit)).await;
-                if !collected.artifacts.is_empty() {
-                    self.blobs.sync().await.map_err(blobs_failed)?;
-                    self.faults.point("turn.stored");
-                }
-                outcome.excess = collected.excess;
-                for artifact in collected.artifacts {
-                    changes = changes.fact(artifact);
-                }
-                outcome.exit = exit_status(exit);
-                judge(exit, &reached, &self.budget(turn))
-            }
-            Err(error) => {
-                tracing::warn!(turn.id = %turn.id, error = %error, "a turn lost its runtime");
-                judge_lost(&self.provider.limits_reached(environment, true).await)
-            }
-        };
-        let state = verdict.state;
-        outcome.failure = verdict.failure;
-        outcome.limits_hit = verdict.limits_hit;
-        outcome.items = vec![message(finished.text, state == TurnState::Completed)];
-        self.faults.point("turn.collected");
-        self.end_turn(turn.workspace_id, turn.id, state, outcome, changes).await
     }
 }
 

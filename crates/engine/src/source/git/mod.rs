@@ -41,6 +41,7 @@ struct Fetched {
 
 impl Engine {
     /// Lands a commit's tree, over what is there or in its place.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn source_import_git(
         &self,
         caller: &Caller,

@@ -102,6 +102,7 @@ impl Server {
             build_output_bytes: 1 << 20,
             start_wait: Duration::from_mins(1),
             idle_stop: Duration::from_mins(1),
+            audit_keep: Duration::from_hours(24),
             build_slots: 1,
             build_time_limit: Duration::from_mins(1),
             collection: CollectionSettings {

@@ -1,0 +1,189 @@
+//! Follows a running script to its end: its output goes into the log and is acknowledged, readers see its text, and it is ended when
+//! its turn is cancelled.
+//!
+//! The runtime keeps what is not acknowledged. A script whose connection is lost is therefore taken up again where the log ends,
+//! here a few times and after a hand-over by the next server process.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use stead_domain::lease::Lease;
+use stead_domain::ports::{Adopted, Exec, ExecEvent, ExecExit, RuntimeError};
+use stead_domain::{EnvironmentId, TurnId};
+use tokio::time::Instant;
+
+use super::Driving;
+use super::display::Display;
+use super::rows::Rows;
+use super::run::{Piece, Run};
+use crate::engine::Engine;
+use crate::hub::Topic;
+
+/// The most output that goes into the log at once, in bytes.
+const BATCH: usize = 256 << 10;
+
+/// How often one script's connection may be lost.
+const LOSSES: u32 = 20;
+
+/// How long after a loss the runtime is dialled, and again when it does not answer.
+const PAUSES: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_secs(1),
+];
+
+/// How following a script ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The script is over.
+    Exited(ExecExit),
+    /// Nobody can tell any more.
+    Lost(RuntimeError),
+    /// It goes on, and the next server process follows it.
+    HandedOver,
+}
+
+/// A script that is followed, or was.
+pub(super) struct Followed {
+    pub(super) rows: Box<Rows>,
+    pub(super) run: Run,
+    pub(super) end: End,
+}
+
+/// What came next.
+enum Next {
+    Said(Result<ExecEvent, RuntimeError>),
+    LogAgain,
+    TextDue,
+    Cancelled,
+}
+
+/// Takes what else is there, so that a script that says much makes few appends; with what came behind the output.
+async fn gather(exec: &mut Box<dyn Exec>, first: Piece) -> (Vec<Piece>, Option<Result<ExecEvent, RuntimeError>>) {
+    let (mut bytes, mut pieces) = (first.1.len(), vec![first]);
+    while bytes < BATCH {
+        match exec.next().now_or_never() {
+            Some(Ok(ExecEvent::Output(stream, piece))) => {
+                bytes += piece.len();
+                pieces.push((stream, piece));
+            }
+            behind => return (pieces, behind),
+        }
+    }
+    (pieces, None)
+}
+
+impl Engine {
+    pub(super) async fn follow(
+        &self,
+        rows: Box<Rows>,
+        mut exec: Box<dyn Exec>,
+        mut run: Run,
+        driving: &Driving<'_>,
+    ) -> Followed {
+        let (turn, session, environment) = (rows.turn.id, rows.session.id, rows.environment.id);
+        let (stopping, handing_over) = (self.supervisor.stopping(), self.turns.handing_over());
+        let mut display = Display::new(self.clone(), rows);
+        let mut renewal = tokio::time::interval_at(Instant::now() + Lease::RENEWAL, Lease::RENEWAL);
+        let (mut killed, mut losses, mut over, mut acknowledged) = (false, 0, None, 0);
+        let end = loop {
+            if let Some(end) = over.take_if(|_| run.is_kept()) {
+                match end {
+                    Ok(exit) => break End::Exited(exit),
+                    Err(error @ RuntimeError::Lost(_)) if losses < LOSSES => {
+                        losses += 1;
+                        match self.adopt_again(environment, turn, run.log.bytes).await {
+                            Some(again) => (exec, killed) = (again, false),
+                            None => break End::Lost(error),
+                        }
+                    }
+                    Err(error) => break End::Lost(error),
+                }
+            }
+            let next = tokio::select! {
+                said = exec.next(), if run.is_kept() => Next::Said(said),
+                () = run.due_again() => Next::LogAgain,
+                () = run.pace.due(), if display.is_free() => Next::TextDue,
+                () = display.done(), if !display.is_free() => continue,
+                () = driving.cancel.cancelled(), if !killed => Next::Cancelled,
+                () = handing_over.cancelled() => break End::HandedOver,
+                _ = renewal.tick(), if display.is_free() => {
+                    display.renew();
+                    continue;
+                }
+                () = stopping.cancelled(), if !run.is_kept() => {
+                    break End::Lost(RuntimeError::Refused("the output log takes nothing".to_owned()));
+                }
+            };
+            match next {
+                Next::Said(Ok(ExecEvent::Output(stream, bytes))) => {
+                    let (pieces, behind) = gather(&mut exec, (stream, bytes)).await;
+                    run.keep(pieces).await;
+                    self.faults.point("turn.output");
+                    over = behind.map(over_by);
+                }
+                Next::Said(other) => over = Some(over_by(other)),
+                Next::LogAgain => run.keep_again().await,
+                Next::TextDue => {
+                    run.pace.shown(Instant::now());
+                    match std::mem::take(&mut run.unseen) {
+                        // Output beyond the message's head is still news to whoever reads it raw.
+                        text if text.is_empty() => self.hub.wake(Topic::Session(session)),
+                        text => display.show(text),
+                    }
+                    self.faults.point("turn.stored");
+                }
+                Next::Cancelled => {
+                    killed = true;
+                    if let Err(error) = exec.kill().await {
+                        over = Some(Err(error));
+                    }
+                }
+            }
+            if acknowledged < run.log.bytes {
+                acknowledged = run.log.bytes;
+                // A connection that is lost says so when it is read from.
+                let _ = exec.acknowledge(acknowledged).await;
+            }
+        };
+        Followed { rows: display.into_rows().await, run, end }
+    }
+
+    /// Takes a script up again whose connection was lost, at this byte of its output. None when that is not possible.
+    pub(super) async fn adopt_again(
+        &self,
+        environment: EnvironmentId,
+        turn: TurnId,
+        from: u64,
+    ) -> Option<Box<dyn Exec>> {
+        let name = turn.to_string();
+        for pause in PAUSES {
+            tokio::time::sleep(pause).await;
+            // An environment that has ended took its script with it.
+            if !self.provider.inspect(environment).await.is_ok_and(|observed| observed.running) {
+                return None;
+            }
+            let Ok(runtime) = self.provider.link(environment).await else { continue };
+            match runtime.adopt(&name, from).await {
+                Ok(Adopted::Found(exec)) => {
+                    tracing::warn!(environment.id = %environment, "a lost connection to a script was made anew");
+                    return Some(exec);
+                }
+                Ok(Adopted::Unknown) | Err(RuntimeError::Refused(_)) => return None,
+                Err(RuntimeError::Lost(_)) => {}
+            }
+        }
+        None
+    }
+}
+
+/// The end that an event other than output is.
+fn over_by(event: Result<ExecEvent, RuntimeError>) -> Result<ExecExit, RuntimeError> {
+    match event {
+        Ok(ExecEvent::Exited(exit)) => Ok(exit),
+        Ok(ExecEvent::Output(..)) => Err(RuntimeError::Refused("output behind the end".to_owned())),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,186 @@
+//! What a turn came to: its output made durable, its process tree ended, its artifacts collected, and all of it committed with its
+//! end. The commit is tried until the store takes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stead_domain::changes::{Changes, Removal};
+use stead_domain::environment::EnvironmentState;
+use stead_domain::event::EventKind;
+use stead_domain::file::Artifact;
+use stead_domain::operation::OperationKind;
+use stead_domain::ports::{ExecExit, Runtime, RuntimeError};
+use stead_domain::turn::{TurnEvent, TurnOutcome, TurnState};
+use stead_domain::{EnvironmentId, Result};
+
+use super::artifacts::{Baseline, Collected};
+use super::follow::{End, Followed};
+use super::output::{OutputLog, message};
+use super::rows::Rows;
+use super::verdict::{exit_status, has_failed, judge, judge_lost};
+use crate::commit::Pauses;
+use crate::engine::Engine;
+
+/// How long a disk that does not take what was written is asked again before a turn ends without that.
+const DISK: Duration = Duration::from_secs(30);
+
+/// How often a runtime that does not answer is dialled before its files count as unreadable.
+const DIALS: usize = 3;
+
+impl Engine {
+    /// Ends a turn whose script is over, or leaves it to the next server process.
+    pub(super) async fn finish(&self, followed: Followed, before: &Baseline) -> Result<()> {
+        if !matches!(followed.end, End::HandedOver) {
+            return self.settle_turn(followed, before).await;
+        }
+        let (turn, log) = (followed.rows.turn.id, &followed.run.log);
+        log.sync().await?;
+        self.write_note(turn, before, log.bytes).await?;
+        tracing::info!(turn.output_bytes = log.bytes, "a running task is handed over");
+        self.faults.point("turn.handed_over");
+        Ok(())
+    }
+
+    pub(super) async fn settle_turn(&self, followed: Followed, before: &Baseline) -> Result<()> {
+        let Followed { mut rows, run, end } = followed;
+        let finished = run.transcript.finish();
+        let mut outcome = TurnOutcome {
+            output_bytes: run.log.bytes,
+            omitted_bytes: finished.omitted,
+            replaced_bytes: finished.replaced,
+            ..TurnOutcome::default()
+        };
+        let environment = rows.environment.id;
+        let (mut artifacts, mut unruly) = (Vec::new(), false);
+        let verdict = match end {
+            End::Exited(exit) => {
+                let ((collected, reached), ()) =
+                    tokio::join!(self.look_at(&rows, before, exit, &mut unruly), self.keep_log(&run.log));
+                outcome.excess = collected.excess;
+                outcome.exit = exit_status(exit);
+                artifacts = collected.artifacts;
+                judge(exit, &reached, &self.budget(&rows.turn))
+            }
+            End::Lost(error) => {
+                tracing::warn!(error = %error, "a turn lost its runtime");
+                let (reached, ()) =
+                    tokio::join!(self.provider.limits_reached(environment, true), self.keep_log(&run.log));
+                unruly = self.end_tree(environment).await.is_err();
+                judge_lost(&reached)
+            }
+            End::HandedOver => return Ok(()),
+        };
+        outcome.failure = verdict.failure;
+        outcome.limits_hit = verdict.limits_hit;
+        outcome.items = vec![message(finished.text, verdict.state == TurnState::Completed)];
+        self.faults.point("turn.collected");
+        self.end_turn(&mut rows, verdict.state, outcome, artifacts).await?;
+        if unruly {
+            self.stop_unruly(&rows).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops an environment in which something of an ended turn may still run.
+    pub(super) async fn stop_unruly(&self, rows: &Rows) -> Result<()> {
+        let running = self.provider.inspect(rows.environment.id).await.is_ok_and(|observed| observed.running);
+        let environment = self.patiently(|| self.environment(rows.environment.id)).await?;
+        if running && environment.state == EnvironmentState::Ready {
+            tracing::warn!(environment.id = %environment.id, "a turn's processes do not end; its environment is stopped");
+            let operation =
+                self.patiently(|| self.begin_operation(environment.clone(), OperationKind::Stop, None)).await?;
+            self.carry_out_in_background(operation);
+        }
+        Ok(())
+    }
+
+    /// What the script left, and what it ran into.
+    async fn look_at(
+        &self,
+        rows: &Rows,
+        before: &Baseline,
+        exit: ExecExit,
+        unruly: &mut bool,
+    ) -> (Collected, Vec<stead_domain::limit::Reached>) {
+        let environment = rows.environment.id;
+        match self.end_tree(environment).await {
+            // The receipt: nothing of the turn runs any more, so nothing changes under the collector's hands.
+            Ok(runtime) => {
+                let collecting = self.collect_durably(runtime.as_ref(), &rows.turn, before);
+                tokio::join!(collecting, self.provider.limits_reached(environment, has_failed(exit)))
+            }
+            Err(error) => {
+                *unruly = true;
+                let collected = Collected::unreadable(&error);
+                (collected, self.provider.limits_reached(environment, has_failed(exit)).await)
+            }
+        }
+    }
+
+    /// Ends everything that runs in an environment. The runtime may have to be dialled again.
+    pub(super) async fn end_tree(&self, environment: EnvironmentId) -> Result<Arc<dyn Runtime>, RuntimeError> {
+        let mut pauses = Pauses::new();
+        let mut dials = 0;
+        loop {
+            dials += 1;
+            let ended = match self.provider.link(environment).await {
+                Ok(runtime) => runtime.kill_all().await.map(|()| runtime),
+                Err(error) => Err(RuntimeError::Lost(error.message)),
+            };
+            match ended {
+                Err(RuntimeError::Lost(_)) if dials < DIALS => tokio::time::sleep(pauses.next()).await,
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Makes the log of a turn durable, as long as that can be hoped for.
+    async fn keep_log(&self, log: &OutputLog) {
+        let mut pauses = Pauses::new();
+        let asked = tokio::time::Instant::now();
+        while let Err(error) = log.sync().await {
+            tracing::warn!(error = %error, cause = ?error.cause, "a turn's output could not be made durable");
+            if asked.elapsed() > DISK || self.supervisor.stopping().is_cancelled() {
+                return;
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+
+    /// Commits the end of a turn together with everything else that its end means. A turn that has ended already stays.
+    pub(crate) async fn end_turn(
+        &self,
+        rows: &mut Rows,
+        state: TurnState,
+        outcome: TurnOutcome,
+        artifacts: Vec<Artifact>,
+    ) -> Result<()> {
+        self.decide_on(rows, |rows| {
+            if rows.turn.state.is_ended() {
+                return Ok((Changes::new(), ()));
+            }
+            let (at, id) = (self.now(), rows.turn.id);
+            let ended = TurnEvent::Ended { state, outcome: outcome.clone() };
+            let (turn, mut session) = (rows.turn.clone().transition(ended, at)?, rows.session.clone());
+            session.observe(&turn, at);
+            let mut changes = artifacts.iter().cloned().fold(Changes::new(), Changes::fact);
+            for item in turn.outcome.items.clone() {
+                changes = changes.event(session.event(id, EventKind::ItemCompleted { item }, at));
+            }
+            changes = changes.event(session.event(id, EventKind::TurnEnded, at));
+            if rows.environment.state == EnvironmentState::Ready {
+                let mut environment = rows.environment.clone();
+                environment.idle_since = Some(at);
+                changes = changes.update(environment);
+            }
+            Ok((changes.update(turn).update(session).remove(Removal::Deltas(id)), ()))
+        })
+        .await?;
+        self.faults.point("turn.ended");
+        if rows.session.deleted_at.is_some() {
+            // Its removal has waited for this.
+            self.request_sweep();
+        }
+        Ok(())
+    }
+}
