@@ -1,29 +1,26 @@
-//! What stands around every face: the Host check, the request id, the log line, the security headers, and the last resort
-//! when a handler panics.
+//! What stands around every face: the Host check, the request id in requests and answers, the security headers, and the last
+//! resort when a handler panics.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::FutureExt;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use stead_domain::ports::IdSource;
-use tracing::Instrument;
+use stead_engine::RequestRecord;
 
 use super::hosts::{Hosts, Verdict};
-use super::request::is_uhp;
+use super::observed::REQUEST_ID;
+use super::request::{is_health, is_uhp};
 use crate::adapters::RandomIds;
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Nothing that Stead serves is to be framed, sniffed, cached by default, or run in its origin.
 const SECURITY: [(HeaderName, &str); 5] = [
@@ -34,44 +31,45 @@ const SECURITY: [(HeaderName, &str); 5] = [
     (CACHE_CONTROL, "no-store"),
 ];
 
-/// Passes a request on to the faces, with its id in place of whatever the caller sent: an answer, its header and the log
-/// speak of one id.
+/// Passes a request on to the faces, under the id that it has within [`observe`](super::observed::observe): an answer, its header
+/// and the log speak of one id.
 pub(super) async fn gate(State(hosts): State<Arc<Hosts>>, mut request: Request, next: Next) -> Response {
-    let id = RandomIds.uuid_v7().simple().to_string();
-    name(request.headers_mut(), &id);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let uhp = is_uhp(&path);
-    let span = tracing::info_span!("request", request.id = id);
-    let began = Instant::now();
-    let answering = async {
-        match judge(&hosts, &request) {
-            Verdict::Allowed => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-                Ok(response) => response,
-                Err(panic) => {
-                    tracing::error!(panic = words(panic.as_ref()), http.path = path, "a handler panicked");
-                    let message = "the server failed to carry this out";
-                    // UHP's own codes do not cover this, and others of its answers have a prefix (UHP §5).
-                    let code = if uhp { "stead_internal" } else { "internal" };
-                    refusal(StatusCode::INTERNAL_SERVER_ERROR, "server_error", code, message, &id)
-                }
-            },
-            Verdict::Foreign => {
-                let message =
-                    "this server is not addressed by that name; `server.hosts` in its configuration lists names";
-                refusal(StatusCode::MISDIRECTED_REQUEST, "invalid_request_error", "invalid_input", message, &id)
+    let record = RequestRecord::current().unwrap_or_else(|| RequestRecord::new(None, &RandomIds));
+    let id = record.id();
+    name(request.headers_mut(), id);
+    let path = request.uri().path();
+    let uhp = is_uhp(path);
+    // A probe may use whatever address it finds, and there is nothing behind it to protect.
+    let verdict = if is_health(path) { Verdict::Allowed } else { judge(&hosts, &request) };
+    let mut response = match verdict {
+        Verdict::Allowed if target_length(&request) > LONGEST_TARGET => {
+            let message = "the target of the request is too long";
+            refusal(StatusCode::URI_TOO_LONG, "invalid_request_error", "stead_target_too_long", message, id)
+        }
+        Verdict::Allowed if expects_more(&request) => {
+            let message = "nothing but `100-continue` can be expected";
+            refusal(StatusCode::EXPECTATION_FAILED, "invalid_request_error", "invalid_input", message, id)
+        }
+        Verdict::Allowed => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+            Ok(response) => response,
+            Err(panic) => {
+                tracing::error!(panic = words(panic.as_ref()), http.route = record.route(), "a handler panicked");
+                let message = "the server failed to carry this out";
+                // UHP's own codes do not cover this, and others of its answers have a prefix (UHP §5).
+                let code = if uhp { "stead_internal" } else { "internal" };
+                refusal(StatusCode::INTERNAL_SERVER_ERROR, "server_error", code, message, id)
             }
-            Verdict::Malformed => {
-                let message = "the request needs one well-formed Host header";
-                refusal(StatusCode::BAD_REQUEST, "invalid_request_error", "invalid_input", message, &id)
-            }
+        },
+        Verdict::Foreign => {
+            let message = "this server is not addressed by that name; `server.hosts` in its configuration lists names";
+            refusal(StatusCode::MISDIRECTED_REQUEST, "invalid_request_error", "invalid_input", message, id)
+        }
+        Verdict::Malformed => {
+            let message = "the request needs one well-formed Host header";
+            refusal(StatusCode::BAD_REQUEST, "invalid_request_error", "invalid_input", message, id)
         }
     };
-    let mut response = answering.instrument(span.clone()).await;
-    adorn(response.headers_mut(), &id, uhp);
-    let (status, duration_ms) = (response.status().as_u16(), began.elapsed().as_millis() as u64);
-    span.in_scope(|| {
-        tracing::debug!(http.method = %method, http.path = path, http.status = status, duration_ms, "answered");
-    });
+    adorn(response.headers_mut(), id, uhp);
     response
 }
 
@@ -87,6 +85,15 @@ fn judge(hosts: &Hosts, request: &Request) -> Verdict {
         (Some(Ok(host)), None) => hosts.judge(host),
         _ => Verdict::Malformed,
     }
+}
+
+fn target_length(request: &Request) -> usize {
+    request.uri().path_and_query().map_or(0, |target| target.as_str().len())
+}
+
+/// Whether the request expects something that is not served (RFC 9110 §10.1.1).
+fn expects_more(request: &Request) -> bool {
+    request.headers().get_all(EXPECT).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 fn name(headers: &mut HeaderMap, id: &str) {
@@ -107,13 +114,45 @@ fn adorn(headers: &mut HeaderMap, id: &str, uhp: bool) {
 }
 
 fn refusal(status: StatusCode, kind: &str, code: &str, message: &str, id: &str) -> Response {
-    let error = serde_json::json!({
-        "error": {"type": kind, "code": code, "message": message, "param": null, "detail": {"request_id": id}}
-    });
-    let mut response = Response::new(Body::from(error.to_string()));
+    let mut response = Response::new(Body::from(envelope(kind, code, message, id)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
     response
+}
+
+/// The longest target of a request, in bytes.
+const LONGEST_TARGET: usize = 16 << 10;
+
+/// The whole answer to what is no request, so that nothing of it can be known: neither its face nor who asks.
+pub(super) fn refusal_of_no_request(status: StatusCode) -> Bytes {
+    let record = RequestRecord::new(None, &RandomIds);
+    let (code, message) = match status {
+        StatusCode::URI_TOO_LONG => ("stead_target_too_long", "the target of the request is too long"),
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            ("stead_head_too_large", "the head of the request is larger than 64 KiB or has more than 100 fields")
+        }
+        _ => ("invalid_input", "this is no request of HTTP/1.1"),
+    };
+    let mut response = refusal(status, "invalid_request_error", code, message, record.id());
+    adorn(response.headers_mut(), record.id(), true);
+    let reason = status.canonical_reason().unwrap_or("Refused");
+    let mut bytes = format!("HTTP/1.1 {} {reason}\r\nconnection: close\r\n", status.as_u16()).into_bytes();
+    for (name, value) in response.headers() {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    let body = envelope("invalid_request_error", code, message, record.id());
+    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    bytes.into()
+}
+
+fn envelope(kind: &str, code: &str, message: &str, id: &str) -> String {
+    let error = serde_json::json!({
+        "error": {"type": kind, "code": code, "message": message, "param": null, "detail": {"request_id": id}}
+    });
+    error.to_string()
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {
@@ -128,6 +167,7 @@ mod tests {
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 
+    use super::super::observed::observe;
     use super::*;
 
     async fn answer(path: &str) -> (Response, String) {
@@ -137,7 +177,7 @@ mod tests {
             panic!("no luck");
         }
         let app = Router::new().route("/v1/echo", get(echo)).route("/v1/fail", get(fail)).route("/fail", get(fail));
-        let app = app.layer(middleware::from_fn_with_state(hosts, gate));
+        let app = app.layer(middleware::from_fn_with_state(hosts, gate)).layer(middleware::from_fn(observe));
         let request = Request::builder().uri(path).header(HOST, "localhost").header(REQUEST_ID, "theirs");
         let (parts, body) = app.oneshot(request.body(Body::empty()).unwrap()).await.unwrap().into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
@@ -148,7 +188,7 @@ mod tests {
     async fn the_face_and_the_answer_know_a_request_by_one_id() {
         let (response, seen) = answer("/v1/echo").await;
         assert_eq!(response.headers()[REQUEST_ID], seen);
-        assert_ne!(seen, "theirs");
+        assert_eq!(seen, "theirs");
     }
 
     #[tokio::test]

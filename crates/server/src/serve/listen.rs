@@ -1,10 +1,16 @@
 //! Accepting connections: with a deadline for a request's head, a bound on how many there are, and a stop in good order.
 
+use std::convert::Infallible;
 use std::io::ErrorKind;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -13,11 +19,16 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use super::line::{Answering, Exchange, Line};
 
 /// How long a connection may take to send the head of a request, or stay without one.
 const HEAD: Duration = Duration::from_mins(1);
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 4096;
+/// The largest head of a request, and what is kept of an answer that its client is slow to take, in bytes.
+const BUFFER: usize = 64 << 10;
 /// How long it is not said again that there are too many.
 const TOLD: Duration = Duration::from_mins(1);
 /// How long nothing is accepted after the process has run out of something.
@@ -37,11 +48,16 @@ impl Default for Listening {
 }
 
 impl Listening {
+    /// For an address that few have business at.
+    pub(super) fn few() -> Self {
+        Self { head: HEAD, connections: 16 }
+    }
+
     /// Serves until `stopping` is cancelled, then lets requests that have begun finish for at most `grace`.
     pub(super) async fn serve(self, listener: TcpListener, app: Router, stopping: CancellationToken, grace: Duration) {
         // One protocol, so that nothing is read to find out which it is: the deadline holds from the start.
         let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.head);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.head).max_buf_size(BUFFER);
         let places = Arc::new(Semaphore::new(self.connections));
         let connections = TaskTracker::new();
         let mut told = None;
@@ -53,7 +69,9 @@ impl Listening {
             let Some((stream, place)) = next(&listener, &places, &stopping).await else { break };
             let connection = serve_one(builder.clone(), stream, app.clone(), stopping.clone());
             connections.spawn(async move {
+                metrics::gauge!("stead_http_connections").increment(1.0);
                 connection.await;
+                metrics::gauge!("stead_http_connections").decrement(1.0);
                 drop(place);
             });
         }
@@ -95,7 +113,17 @@ fn of_the_connection(kind: ErrorKind) -> bool {
 async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Router, stopping: CancellationToken) {
     // Live output is many small writes; a connection that refuses the option is served all the same.
     let _ = stream.set_nodelay(true);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let exchange = Arc::new(Exchange::default());
+    let line = Line::new(stream, Arc::clone(&exchange));
+    let service = tower::service_fn(move |request: http::Request<Incoming>| {
+        let (app, answering) = (app.clone(), exchange.begin());
+        async move {
+            let response = app.oneshot(request).await?;
+            // The answer is being made until the last of its body is taken.
+            Ok::<_, Infallible>(response.map(|body| Held { body, _answering: answering }))
+        }
+    });
+    let connection = builder.serve_connection(TokioIo::new(line), TowerToHyperService::new(service));
     tokio::pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,
@@ -106,6 +134,32 @@ async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Rout
     };
     if let Err(error) = served {
         tracing::debug!(error = %error, "a connection ended early");
+    }
+}
+
+/// The body of an answer.
+struct Held {
+    body: Body,
+    _answering: Answering,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -14,6 +14,7 @@ mod gate;
 mod health;
 mod hosts;
 mod leaving;
+mod line;
 mod listen;
 mod logging;
 mod metrics;
@@ -150,7 +151,8 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     first_key::ensure(&parts.engine, directory.path()).await?;
     monitoring.health.recovered();
 
-    let app = app::app(&parts, &settings, address, stopping.clone(), monitoring).context("failed to describe the routes")?;
+    let app =
+        app::app(&parts, &settings, address, stopping.clone(), monitoring).context("failed to describe the routes")?;
     let control = Control::open(&directory.path().join("run"), &listener)?;
     let grace = settings.server.shutdown_grace;
     let serving = tokio::spawn(Listening::default().serve(listener, app, stopping.clone(), grace));

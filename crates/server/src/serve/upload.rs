@@ -11,10 +11,12 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
-/// How long the next piece of a body may take.
+/// How long a body may be waited for. Each piece gives the time back that its bytes would take at [`SLOWEST`].
 const STALL: Duration = Duration::from_mins(1);
+/// Bytes in a second that even a slow client sends.
+const SLOWEST: u64 = 1 << 10;
 /// How long a refused body is read.
 const LINGER: Duration = Duration::from_secs(10);
 /// How many bytes of a refused body are read.
@@ -29,14 +31,16 @@ struct Upload {
     /// None once it has ended or broken.
     body: Option<Body>,
     stall: Duration,
-    /// Runs while a piece is waited for.
-    deadline: Option<Pin<Box<Sleep>>>,
+    /// How long it may be waited for from now on.
+    patience: Duration,
+    /// Runs while a piece is waited for, since then.
+    deadline: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Upload {
     fn new(body: Body, stall: Duration) -> Self {
         let body = Some(body).filter(|body| !body.is_end_stream());
-        Self { body, stall, deadline: None }
+        Self { body, stall, patience: stall, deadline: None }
     }
 }
 
@@ -48,12 +52,20 @@ impl HttpBody for Upload {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
-            let deadline = this.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.stall)));
+            let patience = this.patience;
+            let begin = || (Instant::now(), Box::pin(tokio::time::sleep(patience)));
+            let (_, deadline) = this.deadline.get_or_insert_with(begin);
             ready!(deadline.as_mut().poll(context));
             this.body = None;
             return Poll::Ready(Some(Err(axum::Error::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))));
         };
-        this.deadline = None;
+        if let Some((since, _)) = this.deadline.take() {
+            this.patience = this.patience.saturating_sub(since.elapsed());
+        }
+        if let Some(Ok(frame)) = &frame {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            this.patience = this.stall.min(this.patience + Duration::from_millis(bytes * 1000 / SLOWEST));
+        }
         if !matches!(frame, Some(Ok(_))) {
             this.body = None;
         }
@@ -109,6 +121,21 @@ mod tests {
         assert_eq!(upload.next().await.unwrap().unwrap(), "a");
         assert!(upload.next().await.unwrap().is_err());
         assert!(upload.next().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_broken_off_and_a_slow_one_is_not() {
+        let every = |seconds: u64, bytes: usize| {
+            let pieces = stream::repeat(vec![b'a'; bytes]).take(200).then(move |piece| async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                Ok::<_, std::io::Error>(piece)
+            });
+            Body::new(Upload::new(Body::from_stream(Box::pin(pieces)), STALL)).into_data_stream()
+        };
+        let whole = |upload: axum::body::BodyDataStream| upload.all(|piece| async move { piece.is_ok() });
+        assert!(!whole(every(50, 1)).await);
+        assert!(!whole(every(10, 2048)).await);
+        assert!(whole(every(10, 11_000)).await);
     }
 
     #[tokio::test]
