@@ -112,7 +112,7 @@ pub(crate) fn launch_with(
         (Ok(()), Attempt { started: Some((pid, pidfd)), ready: Some(landlock) }) => {
             let start_time_ticks = identity::start_time(pid)
                 .map_err(|source| LaunchError::Io { action: "read the start time", source })?;
-            Ok(Launched { pid, start_time_ticks, pidfd, landlock })
+            Ok(Launched { pid, start_time_ticks, pidfd, landlock: Some(landlock) })
         }
         (outcome, attempt) => {
             if let Some((_, pidfd)) = attempt.started {

@@ -123,6 +123,7 @@ impl Builds {
         let shape = Shape {
             name: name_of(borrowed.slot),
             slot: borrowed.slot,
+            environment: None,
             mounts: mounts(spec),
             limits: spec.limits,
             pseudo_terminals: false,

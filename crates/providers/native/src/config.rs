@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use stead_domain::ports::SandboxLimits;
 use stead_egress::{Policy, PortRule};
@@ -68,6 +69,8 @@ pub struct NativeConfig {
     pub disk_rate: Option<u64>,
     /// How much of the disk stays free for the service, in bytes: a sandbox that writes beyond is ended.
     pub disk_reserve: u64,
+    /// How long a sandbox outlives a service that is gone: it ends itself then. At least a second; a part of one counts as whole.
+    pub orphan_grace: Duration,
     /// The directory of our control groups; must differ between services on one machine.
     pub cgroup_prefix: String,
     /// Directories that appear read-only at `/opt/stead/<their name>`.
@@ -107,6 +110,7 @@ impl NativeConfig {
             },
             disk_rate: Some(256 << 20),
             disk_reserve: 512 << 20,
+            orphan_grace: Duration::from_mins(2),
             cgroup_prefix: "stead".to_owned(),
             toolchains: Vec::new(),
             registry_hosts: BTreeSet::new(),

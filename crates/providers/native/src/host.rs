@@ -18,6 +18,7 @@ use crate::config::{NativeConfig, UIDS_PER_SLOT, fits};
 use crate::egress::Keeper;
 use crate::fault::{cgroup_failed, chain, failed, lost};
 use crate::ids::{self, Users};
+use crate::launches::Launches;
 use crate::program;
 use crate::run_directory::RunDirectory;
 use crate::slots::Slots;
@@ -34,6 +35,7 @@ pub(crate) struct Host {
     pub(crate) program: OwnedFd,
     pub(crate) launcher: Launcher,
     pub(crate) egress: Arc<Keeper>,
+    pub(crate) launches: Launches,
     dialer: Arc<Dialer>,
     registries: Registries,
 }
@@ -67,7 +69,8 @@ impl Host {
         let program = program::seal(&config.runtime)?;
         let egress = Keeper::new(config.launcher.clone(), users.egress(), cgroups.clone());
         let launcher = Launcher::new(config.launcher.clone());
-        let host = Self { config, cgroups, run, slots, users, program, launcher, egress, dialer, registries };
+        let launches = Launches::default();
+        let host = Self { config, cgroups, run, slots, users, program, launcher, egress, launches, dialer, registries };
         host.start_launcher_ahead();
         Ok(host)
     }

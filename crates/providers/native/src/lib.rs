@@ -13,7 +13,7 @@
 //! environments/place.json          where the data directory is, and which user ids its slots have
 //! ```
 //!
-//! and beneath the run directory, for as long as something runs: `<name>/{launch.json,runtime.sock,egress.sock}`.
+//! and beneath the run directory, for as long as something runs: `<name>/{launch.json,runtime.sock,egress/proxy.sock}`.
 //!
 //! As root, each slot has user ids of its own, which the machine's services share out among them (module `ids`). As an ordinary user
 //! everything has the service's one id. The egress proxy is a process of its own (module `egress`): a program that links this crate
@@ -24,6 +24,7 @@
 //! (module `sandbox`); a name is used again after that report alone.
 
 mod accounting;
+mod adoption;
 mod builds;
 mod config;
 mod egress;
@@ -32,6 +33,7 @@ mod fault;
 mod host;
 mod ids;
 mod in_memory;
+mod launches;
 mod limits;
 mod ownership;
 mod plan;

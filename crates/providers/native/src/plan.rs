@@ -1,7 +1,9 @@
 //! From what a sandbox shall be to the launcher's plan.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use stead_domain::EnvironmentId;
 use stead_domain::environment::{HOME, USER};
 use stead_domain::ports::{Mount as VersionMount, MountSource, ProviderError, SandboxLimits};
 use stead_sandbox::cgroup::{Cgroup, Controller};
@@ -10,10 +12,11 @@ use stead_sandbox::plan::{Limits, Mount, Network, Program, SandboxPlan, SystemBa
 use crate::fault::failed;
 use crate::host::Host;
 use crate::ids::RUN_ID;
+use crate::run_directory::{EGRESS_DIRECTORY, EGRESS_SOCKET};
 
 const HOSTNAME: &str = "stead";
-/// Where the egress proxy's socket appears inside.
-pub(crate) const EGRESS_INSIDE: &str = "/run/egress.sock";
+/// Where the directory with the egress proxy's socket appears inside.
+const EGRESS_INSIDE: &str = "/run/egress";
 /// Where the forwarder inside listens; the domain's `PROXY` says it to programs.
 const PROXY_LISTEN: &str = "127.0.0.1:3128";
 const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -27,6 +30,8 @@ pub(crate) struct Shape {
     pub(crate) name: String,
     /// The range of user ids.
     pub(crate) slot: u32,
+    /// Whose it is; builds have none.
+    pub(crate) environment: Option<EnvironmentId>,
     /// What is mounted besides the system, in order.
     pub(crate) mounts: Vec<Mount>,
     pub(crate) limits: SandboxLimits,
@@ -89,10 +94,11 @@ pub(crate) fn plan(
     mounts.extend(conveniences(&shape.mounts));
     mounts.extend(shape.mounts.iter().cloned());
     let mut arguments = vec!["stead-runtime".to_owned(), token_digest.to_owned()];
+    arguments.extend(["--orphan-grace".to_owned(), whole_seconds(host.config.orphan_grace).to_string()]);
     if egress {
-        let source = host.run.of(&shape.name).join(crate::run_directory::EGRESS_SOCKET);
+        let source = host.run.of(&shape.name).join(EGRESS_DIRECTORY);
         mounts.push(Mount::BindReadOnly { source, target: PathBuf::from(EGRESS_INSIDE) });
-        arguments.extend(["--proxy".to_owned(), format!("{PROXY_LISTEN}={EGRESS_INSIDE}")]);
+        arguments.extend(["--proxy".to_owned(), format!("{PROXY_LISTEN}={EGRESS_INSIDE}/{EGRESS_SOCKET}")]);
     }
     let temporary =
         |share: u64| TmpfsSize { size_bytes: (shape.limits.memory_bytes / share).max(1), inodes: TEMPORARY_INODES };
@@ -116,6 +122,11 @@ pub(crate) fn plan(
         // The runtime wants its socket as standard input, so it is bound here and handed over.
         listen: None,
     })
+}
+
+/// At least one: none means for ever to the runtime.
+fn whole_seconds(time: Duration) -> u64 {
+    (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
 /// What programs expect of a machine that agents work on and Debian's `/usr` lacks: `python` where there is `python3` alone, and

@@ -15,7 +15,9 @@ use stead_domain::ports::{
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_outbound::Dialer;
 use stead_sandbox::cgroup::Controller;
+use tracing::Instrument as _;
 
+use crate::adoption::adopt_sessions;
 use crate::builds::Builds;
 use crate::config::NativeConfig;
 use crate::fault::lost;
@@ -64,12 +66,22 @@ impl NativeProvider {
         outcome
     }
 
+    /// Whether a sandbox could be launched, as far as the last ones and the egress proxy tell.
+    pub fn is_usable(&self) -> bool {
+        self.sessions.host.launches.work() && self.sessions.host.egress.is_up()
+    }
+
+    /// Asks the egress proxy what went through the sockets that are open, so that the numbers of it are those of now.
+    pub async fn sample_egress(&self) {
+        self.sessions.host.egress.sample().await;
+    }
+
     /// Carries an operation out whether or not the caller waits for it.
     fn operate<T: Send + 'static>(
         operation: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
     ) -> PortFuture<'static, Outcome<T>> {
         Box::pin(async move {
-            match tokio::spawn(operation).await {
+            match tokio::spawn(operation.in_current_span()).await {
                 Ok(outcome) => Outcome::Known(outcome),
                 Err(error) => Outcome::Unknown(lost(error)),
             }
@@ -157,8 +169,9 @@ impl Provider for NativeProvider {
         Box::pin(async move {
             // Ahead of the first session; one that finds no proxy starts it itself, and says what is wrong.
             let _ = sessions.host.egress.start().await;
+            let adopted = adopt_sessions(&sessions, &owned).await?;
             let ended = blocking(move || sweep::sweep_sessions(&sessions, &owned)).await?;
-            Ok(Swept { ended, adopted: Vec::new() })
+            Ok(Swept { ended, adopted })
         })
     }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use stead_domain::ports::SandboxLimits;
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+use stead_egress::Policy;
 
 /// An environment that exists. Written before anything of it is started, and on disk before a caller hears of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,15 @@ pub(crate) struct LaunchRecord {
     pub(crate) socket: PathBuf,
     /// Proves to the runtime who dials. Readable by the service alone.
     pub(crate) token: String,
+    /// Whose it is; builds, which nobody takes over, have none.
+    #[serde(default)]
+    pub(crate) environment: Option<EnvironmentId>,
+    /// What it may have. What was launched before this was written down is not taken over.
+    #[serde(default)]
+    pub(crate) limits: Option<SandboxLimits>,
+    /// What it may reach, for the next service's proxy; `None` is nothing.
+    #[serde(default)]
+    pub(crate) egress: Option<Policy>,
 }
 
 impl LaunchRecord {

@@ -2,20 +2,28 @@
 //!
 //! A socket's address holds 107 bytes; the directory may have any path, so sockets are named through a descriptor of it.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::removal;
 
 /// Process 1 listens here.
 pub(crate) const RUNTIME_SOCKET: &str = "runtime.sock";
-/// The egress proxy listens here.
-pub(crate) const EGRESS_SOCKET: &str = "egress.sock";
+/// What a sandbox sees of its run directory: the egress proxy listens in there. A directory, so that the next service can put
+/// another socket in the place of the last one's.
+pub(crate) const EGRESS_DIRECTORY: &str = "egress";
+/// The egress proxy's socket in [`EGRESS_DIRECTORY`].
+pub(crate) const EGRESS_SOCKET: &str = "proxy.sock";
+
+/// Where a socket is made that takes the place of another.
+const NEXT_SOCKET: &str = "next.sock";
+const BACKLOG: i32 = 128;
 
 /// The run directory, kept open.
 #[derive(Debug)]
@@ -41,6 +49,35 @@ impl RunDirectory {
     /// A socket of a sandbox, short enough for an address; for this process alone, while `self` lives.
     pub(crate) fn socket(&self, name: &str, socket: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}/{socket}", self.descriptor.as_raw_fd()))
+    }
+
+    /// Listens on a socket that nobody has bound, with the mode that the process gives to what it makes.
+    pub(crate) fn listen(&self, name: &str, socket: &str) -> io::Result<OwnedFd> {
+        // The directory is the service's own, so outside of sandboxes the socket's mode does not matter.
+        let address = SocketAddrUnix::new(self.socket(name, socket))?;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(socket)
+    }
+
+    /// Listens where a sandbox sends its requests, in the place of whoever did so before. Connections that were made to that one
+    /// stay.
+    pub(crate) fn listen_for_egress(&self, name: &str) -> io::Result<OwnedFd> {
+        let inner = format!("{name}/{EGRESS_DIRECTORY}");
+        let directory = self.of(&inner);
+        match DirBuilder::new().mode(0o755).create(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // Who sees it at all is decided by the mounts.
+        fs::set_permissions(&directory, Permissions::from_mode(0o755))?;
+        let next = directory.join(NEXT_SOCKET);
+        removal::remove(&next)?;
+        let listener = self.listen(&inner, NEXT_SOCKET)?;
+        fs::set_permissions(&next, Permissions::from_mode(0o666))?;
+        fs::rename(&next, directory.join(EGRESS_SOCKET))?;
+        Ok(listener)
     }
 
     /// Makes a sandbox's directory anew.

@@ -6,18 +6,17 @@
 //!         removed → Ended
 //! ```
 //!
-//! Only the watcher clears up, so a sandbox that was stopped and one that died end the same way.
+//! Only the watcher clears up, so a sandbox that was stopped and one that died end the same way. One that another process launched
+//! is taken over (module `adoption`) and is then like any other.
 
 use std::collections::BTreeSet;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rand::RngCore;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use sha2::{Digest, Sha256};
 use stead_domain::OperationId;
 use stead_domain::limit::Reached;
@@ -27,6 +26,7 @@ use stead_link::{Client, Token};
 use stead_sandbox::cgroup::CgroupStats;
 use stead_sandbox::{Handover, Launched};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::egress::Opened;
@@ -35,14 +35,13 @@ use crate::host::{Host, blocking};
 use crate::limits::Ledger;
 use crate::plan::{self, Shape};
 use crate::record::{self, LaunchRecord};
-use crate::run_directory::{EGRESS_SOCKET, RUNTIME_SOCKET};
+use crate::run_directory::RUNTIME_SOCKET;
 use crate::watcher::Watcher;
 
 /// How long a runtime may take to answer its first hello.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a killed sandbox may take to be gone.
 const END_DEADLINE: Duration = Duration::from_secs(20);
-const BACKLOG: i32 = 128;
 /// How long after a sandbox the launcher of the next one is started.
 const LAUNCHER_REST: Duration = Duration::from_millis(50);
 
@@ -60,7 +59,7 @@ pub(crate) enum State {
     },
 }
 
-/// A sandbox that was launched by this process.
+/// A sandbox that this process launched or took over.
 #[derive(Debug)]
 pub(crate) struct Sandbox {
     pub(crate) host: Arc<Host>,
@@ -72,6 +71,8 @@ pub(crate) struct Sandbox {
     socket: Option<u64>,
     link: tokio::sync::Mutex<Link>,
     pub(crate) state: watch::Receiver<State>,
+    /// The task that waits for its end.
+    watching: AbortHandle,
     /// What it ran into.
     pub(crate) ledger: Ledger,
 }
@@ -93,6 +94,20 @@ struct Started {
 impl Sandbox {
     /// Makes a sandbox and waits until its runtime answers. On an error nothing is left but the files.
     pub(crate) async fn launch(
+        host: &Arc<Host>,
+        shape: Shape,
+        egress: Option<Policy>,
+        operation: Option<OperationId>,
+        fingerprint: String,
+    ) -> Result<Arc<Self>, ProviderError> {
+        // Those of builds are made by no operation.
+        let (began, kind) = (Instant::now(), if operation.is_some() { "session" } else { "build" });
+        let launched = Self::launch_one(host, shape, egress, operation, fingerprint).await;
+        host.launches.note(kind, launched.is_ok(), began.elapsed());
+        launched
+    }
+
+    async fn launch_one(
         host: &Arc<Host>,
         shape: Shape,
         egress: Option<Policy>,
@@ -128,33 +143,49 @@ impl Sandbox {
         operation: Option<OperationId>,
         fingerprint: String,
     ) -> Result<Arc<Self>, ProviderError> {
-        let (name, bounds) = (shape.name.clone(), shape.limits);
+        let name = shape.name.clone();
         let (owner, directory) = (Arc::clone(host), name.clone());
         blocking(move || owner.run.make(&directory).map_err(failed("make a run directory", &owner.run.of(&directory))))
             .await?;
-        let egress = match egress {
+        let opened = match egress.clone() {
             Some(policy) => Some(open_egress(host, &name, policy).await?),
             None => None,
         };
-        let token = fresh_token();
-        let (owner, secret, proxied) = (Arc::clone(host), token.clone(), egress.is_some());
-        let Started { launched, record, errors } =
-            blocking(move || start_process(&owner, &shape, secret, proxied, operation, fingerprint)).await?;
+        let (owner, order) = (Arc::clone(host), Order { shape, egress, operation, fingerprint });
+        let Started { launched, record, errors } = blocking(move || start_process(&owner, order)).await?;
+        Ok(Self::assemble(host, name, record, launched, opened, Some(errors)))
+    }
+
+    /// Has what runs watched, from here to its end.
+    pub(crate) fn assemble(
+        host: &Arc<Host>,
+        name: String,
+        record: LaunchRecord,
+        launched: Launched,
+        egress: Option<Opened>,
+        errors: Option<OwnedFd>,
+    ) -> Arc<Self> {
         let launched = Arc::new(launched);
         let socket = egress.as_ref().map(Opened::number);
         let (watcher, state) = Watcher::new(Arc::clone(host), name.clone(), Arc::clone(&launched), egress, errors);
-        tokio::spawn(watcher.run());
-        Ok(Arc::new(Self {
+        let watching = tokio::spawn(watcher.run()).abort_handle();
+        Arc::new(Self {
             host: Arc::clone(host),
             name,
+            token: Token::new(record.token.clone()),
+            ledger: Ledger::new(record.limits.unwrap_or(host.config.limits)),
             record: Mutex::new(record),
             launched,
-            token: Token::new(token),
             socket,
             link: tokio::sync::Mutex::default(),
             state,
-            ledger: Ledger::new(bounds),
-        }))
+            watching,
+        })
+    }
+
+    /// Watches it no longer: it runs on, for the next service.
+    pub(crate) fn let_go(&self) {
+        self.watching.abort();
     }
 
     /// The hosts that the egress proxy refused it.
@@ -165,17 +196,27 @@ impl Sandbox {
         }
     }
 
+    /// Uses a connection that was made already.
+    pub(crate) async fn use_client(&self, client: Client) {
+        *self.link.lock().await = Link { client: Some(client), used: true };
+    }
+
+    /// Returns when the runtime has answered.
     async fn hello(&self) -> Result<(), ProviderError> {
         let deadline = Instant::now() + HELLO_DEADLINE;
         loop {
-            match self.client().await {
-                Ok(_) => return Ok(()),
-                Err(error) if self.has_ended() || Instant::now() > deadline => {
-                    tracing::error!(name = self.name, %error, "a runtime did not answer");
-                    return Err(ProviderError::passing("runtime_silent", "the environment's runtime did not answer"));
+            let error = match tokio::time::timeout_at(deadline, self.client()).await {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(error)) if !self.has_ended() && Instant::now() < deadline => {
+                    tracing::trace!(name = self.name, %error, "a runtime does not answer yet");
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    continue;
                 }
-                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            tracing::error!(name = self.name, error, "a runtime did not answer");
+            return Err(ProviderError::passing("runtime_silent", "the environment's runtime did not answer"));
         }
     }
 
@@ -191,8 +232,8 @@ impl Sandbox {
         let lost = |error: stead_link::LinkError| RuntimeError::Lost(chain(&error));
         let socket = self.host.run.socket(&self.name, RUNTIME_SOCKET);
         let client = Client::connect(socket, &self.token).await.map_err(lost)?;
-        if link.used {
-            // Nobody hears of the commands of the lost connection any more.
+        if link.used && client.generation() < 2 {
+            // Such a runtime keeps nothing: nobody hears of the commands of the lost connection any more.
             client.kill_all().await.map_err(lost)?;
         }
         *link = Link { client: Some(client.clone()), used: true };
@@ -288,17 +329,10 @@ impl Sandbox {
 }
 
 /// Binds the socket that leads out of a sandbox and has it served.
-async fn open_egress(host: &Arc<Host>, name: &str, policy: Policy) -> Result<Opened, ProviderError> {
+pub(crate) async fn open_egress(host: &Arc<Host>, name: &str, policy: Policy) -> Result<Opened, ProviderError> {
     let (owner, name) = (Arc::clone(host), name.to_owned());
     let listener = blocking(move || {
-        let path = owner.run.of(&name).join(EGRESS_SOCKET);
-        let bind = || {
-            let listener = listen(&owner, &name, EGRESS_SOCKET)?;
-            // Who sees the socket at all is decided by the mounts.
-            std::fs::set_permissions(owner.run.socket(&name, EGRESS_SOCKET), Permissions::from_mode(0o666))?;
-            Ok(listener)
-        };
-        bind().map_err(failed::<std::io::Error>("listen for a sandbox's requests", &path))
+        owner.run.listen_for_egress(&name).map_err(failed("listen for a sandbox's requests", &owner.run.of(&name)))
     });
     host.egress.open(listener.await?, policy).await
 }
@@ -314,21 +348,24 @@ async fn start_launcher_ahead(host: Arc<Host>) {
     .await;
 }
 
-/// Everything that blocks: the control group, the socket, the launcher, the record.
-fn start_process(
-    host: &Host,
-    shape: &Shape,
-    token: String,
-    egress: bool,
+/// What a process is started for.
+struct Order {
+    shape: Shape,
+    egress: Option<Policy>,
     operation: Option<OperationId>,
     fingerprint: String,
-) -> Result<Started, ProviderError> {
+}
+
+/// Everything that blocks: the control group, the socket, the launcher, the record.
+fn start_process(host: &Host, order: Order) -> Result<Started, ProviderError> {
+    let Order { shape, egress, operation, fingerprint } = order;
+    let token = fresh_token();
     let cgroup = host.cgroups.create(&shape.name, &plan::limits(host, &shape.limits)).map_err(cgroup_failed)?;
     let digest = hex(&Sha256::digest(token.as_bytes()));
-    let plan = plan::plan(host, shape, cgroup, &digest, egress)?;
+    let plan = plan::plan(host, &shape, cgroup, &digest, egress.is_some())?;
     let directory = host.run.of(&shape.name);
     let socket = directory.join(RUNTIME_SOCKET);
-    let listener = listen(host, &shape.name, RUNTIME_SOCKET).map_err(failed("listen for a runtime", &socket))?;
+    let listener = host.run.listen(&shape.name, RUNTIME_SOCKET).map_err(failed("listen for a runtime", &socket))?;
     let (errors, error_writer) = std::io::pipe().map_err(failed("make a pipe", &directory))?;
     let launched = {
         let handover = Handover {
@@ -349,6 +386,9 @@ fn start_process(
             cgroup: shape.name.clone(),
             socket,
             token,
+            environment: shape.environment,
+            limits: Some(shape.limits),
+            egress,
         };
         record::write_json(&directory, LaunchRecord::FILE, &record)?;
         Ok(record)
@@ -362,15 +402,6 @@ fn start_process(
             Err(failed("write down a launch", &directory)(error))
         }
     }
-}
-
-fn listen(host: &Host, name: &str, socket: &str) -> rustix::io::Result<OwnedFd> {
-    // The directory is the service's own, so outside of sandboxes the socket's mode does not matter.
-    let address = SocketAddrUnix::new(host.run.socket(name, socket))?;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok(socket)
 }
 
 fn fresh_token() -> String {

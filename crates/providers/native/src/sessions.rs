@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stead_domain::environment::{HOME, WORKSPACE};
-use stead_domain::ports::{Observed, ProviderError, StartSpec};
+use stead_domain::ports::{Observed, ProviderError, SandboxLimits, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_sandbox::plan::Mount;
 use tokio::sync::OwnedMutexGuard;
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 /// The right to operate on one environment.
-struct Held {
+pub(crate) struct Held {
     entry: Arc<Entry>,
     _turn: OwnedMutexGuard<()>,
 }
@@ -50,7 +50,7 @@ impl Held {
         self.entry.live()
     }
 
-    fn set(&self, sandbox: Option<Arc<Sandbox>>) {
+    pub(crate) fn set(&self, sandbox: Option<Arc<Sandbox>>) {
         *self.entry.live.lock().unwrap_or_else(PoisonError::into_inner) = sandbox;
     }
 }
@@ -173,14 +173,14 @@ impl Sessions {
         entries.get(&environment)?.live().filter(|sandbox| !sandbox.has_ended())
     }
 
-    /// Every sandbox that this process launched and that runs.
+    /// Every sandbox of this process that runs.
     pub(crate) fn all_live(&self) -> Vec<Arc<Sandbox>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.values().filter_map(|entry| entry.live()).filter(|sandbox| !sandbox.has_ended()).collect()
     }
 
     /// Waits for the environment's turn. A deleted environment's entry is nobody's any more, so it is looked up again.
-    async fn hold(&self, environment: EnvironmentId) -> Held {
+    pub(crate) async fn hold(&self, environment: EnvironmentId) -> Held {
         loop {
             let find = || {
                 let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +196,7 @@ impl Sessions {
 
     /// Sees to it that the environment runs with `spec`.
     async fn run(
-        &self,
+        self: &Arc<Self>,
         held: &Held,
         operation: OperationId,
         workspace: WorkspaceId,
@@ -226,17 +226,22 @@ impl Sessions {
         let environment = record.environment;
         let shape = self.shape(&record, &spec);
         let egress = self.host.session_egress(&spec.network, workspace, environment.to_string())?;
-        let directories = vec![self.files.work(environment), self.files.home(environment)];
-        let (limits, measurer) = (self.host.config.limits, self.host.measurer());
+        let (this, limits) = (Arc::clone(self), self.host.config.limits);
         let (sandbox, quota) = tokio::join!(
             Sandbox::launch(&self.host, shape, egress, Some(operation), fingerprint),
-            blocking(move || Ok(Quota::total(directories, &limits, measurer))),
+            blocking(move || Ok(this.quota(environment, &limits))),
         );
         let (sandbox, quota) = (sandbox?, quota?);
         sandbox.ledger.bound_disk(quota.clone());
         tokio::spawn(accounting::watch(Arc::clone(&sandbox), quota));
         held.set(Some(Arc::clone(&sandbox)));
         Ok(sandbox.record().handle())
+    }
+
+    /// What an environment may have on disk, with what is there now. Blocking.
+    pub(crate) fn quota(&self, environment: EnvironmentId, limits: &SandboxLimits) -> Quota {
+        let directories = vec![self.files.work(environment), self.files.home(environment)];
+        Quota::total(directories, limits, self.host.measurer())
     }
 
     fn shape(&self, record: &Record, spec: &StartSpec) -> Shape {
@@ -249,6 +254,7 @@ impl Sessions {
         Shape {
             name: name_of(record.slot),
             slot: record.slot,
+            environment: Some(record.environment),
             mounts,
             limits: self.host.config.limits,
             pseudo_terminals: true,

@@ -25,7 +25,7 @@ pub(crate) struct Watcher {
     name: String,
     launched: Arc<Launched>,
     egress: Option<Opened>,
-    errors: OwnedFd,
+    errors: Option<OwnedFd>,
     state: watch::Sender<State>,
 }
 
@@ -35,7 +35,7 @@ impl Watcher {
         name: String,
         launched: Arc<Launched>,
         egress: Option<Opened>,
-        errors: OwnedFd,
+        errors: Option<OwnedFd>,
     ) -> (Self, watch::Receiver<State>) {
         let (state, receiver) = watch::channel(State::Running);
         (Self { host, name, launched, egress, errors, state }, receiver)
@@ -78,7 +78,7 @@ fn watch_descriptor(pidfd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Takes the status of process 1, empties and removes the control group. Blocking.
-fn reap(host: &Host, name: &str, launched: &Launched, errors: OwnedFd) -> (CgroupStats, Option<ProviderError>) {
+fn reap(host: &Host, name: &str, launched: &Launched, errors: Option<OwnedFd>) -> (CgroupStats, Option<ProviderError>) {
     let exit = loop {
         match launched.wait(PATIENCE) {
             Ok(None) => {}
@@ -86,7 +86,9 @@ fn reap(host: &Host, name: &str, launched: &Launched, errors: OwnedFd) -> (Cgrou
             Err(error) => break Err(error),
         }
     };
-    tracing::info!(name, ?exit, words = last_words(&mut errors.into()), "a sandbox has ended");
+    // What one that was taken over had to say went to whoever launched it.
+    let words = errors.map(|errors| last_words(&mut errors.into())).unwrap_or_default();
+    tracing::info!(name, ?exit, words, "a sandbox has ended");
     let stats = host.cgroups.stats(name).unwrap_or_default();
     let cleared = host.cgroups.kill(name).and_then(|()| host.cgroups.remove(name));
     (stats, cleared.map_err(crate::fault::cgroup_failed).err())

@@ -63,6 +63,11 @@ impl CgroupManager {
         Controller::BOUNDS.into_iter().filter(|controller| self.version_of(*controller).is_none()).collect()
     }
 
+    /// Whether groups are more than names on this host.
+    pub fn makes_groups(&self) -> bool {
+        self.unified.is_some() || !self.legacy.is_empty()
+    }
+
     /// Whether a group can be killed at once.
     pub fn kills_at_once(&self) -> bool {
         self.unified.is_some()

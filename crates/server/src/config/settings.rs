@@ -42,6 +42,8 @@ pub struct Settings {
     pub collection: CollectionSettings,
     /// `[quotas]`
     pub quotas: Quotas,
+    /// `audit.keep`
+    pub audit_keep: Duration,
     /// `[log]`
     pub log: LogSettings,
 }
@@ -55,6 +57,8 @@ pub struct ServerSettings {
     pub hosts: Vec<String>,
     /// How long requests may finish after a signal.
     pub shutdown_grace: Duration,
+    /// Where numbers and health are served without a key.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// `[database]`
@@ -96,6 +100,8 @@ pub struct SessionSettings {
     pub start_wait: Duration,
     /// How long an environment stays up after its last turn.
     pub idle_stop: Duration,
+    /// How long a sandbox outlives a server that is gone.
+    pub orphan_grace: Duration,
     /// Raw output of one turn, in bytes.
     pub output_bytes: u64,
 }
@@ -192,6 +198,7 @@ impl Settings {
                 time_limit: reader.duration("sessions.time_limit"),
                 start_wait: reader.duration("sessions.start_wait"),
                 idle_stop: reader.duration("sessions.idle_stop"),
+                orphan_grace: reader.duration("sessions.orphan_grace"),
                 output_bytes: reader.size("sessions.output"),
             },
             builds: builds(&mut reader),
@@ -212,6 +219,7 @@ impl Settings {
                 projects: Some(reader.count("quotas.projects", 1, 10_000_000)),
                 source_files: Some(reader.count("quotas.source_files", 1, 10_000_000)),
             },
+            audit_keep: reader.duration("audit.keep"),
             log: log(&mut reader),
             data_directory,
         };
@@ -250,7 +258,23 @@ fn server(reader: &mut Reader) -> ServerSettings {
         }
         hosts.push(host.to_ascii_lowercase());
     }
-    ServerSettings { listen, hosts, shutdown_grace: reader.duration("server.shutdown_grace") }
+    let shutdown_grace = reader.duration("server.shutdown_grace");
+    ServerSettings { listen, hosts, shutdown_grace, metrics_listen: metrics_listen(reader) }
+}
+
+/// No key is asked for there, so beyond loopback it has to be meant.
+fn metrics_listen(reader: &mut Reader) -> Option<SocketAddr> {
+    let text = reader.optional("server.metrics_listen")?;
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        let why = format!("`{text}` is not an address with a port, such as 127.0.0.1:7078");
+        reader.refuse("server.metrics_listen", why);
+        return None;
+    };
+    if !address.ip().is_loopback() && !reader.flag("server.allow_plaintext") {
+        let why = format!("{address} is beyond loopback, where plain HTTP needs `server.allow_plaintext = true`");
+        reader.refuse("server.metrics_listen", why);
+    }
+    Some(address)
 }
 
 fn database(reader: &mut Reader, data_directory: &std::path::Path) -> DatabaseSettings {

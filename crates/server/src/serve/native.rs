@@ -23,6 +23,7 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.limits.cpu_millis = beside_others(config.limits.cpu_millis, available_cores());
     config.disk_rate = settings.native.disk_rate;
     config.disk_reserve = settings.native.disk_reserve;
+    config.orphan_grace = settings.sessions.orphan_grace;
     config.cgroup_prefix = cgroup_prefix(node);
     config.toolchains = toolchains(data).context("failed to look for toolchains in the data directory")?;
     config.session_ports = settings.sessions.ports.rule(&config.session_ports);

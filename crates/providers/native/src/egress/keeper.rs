@@ -152,6 +152,22 @@ impl Keeper {
         }
     }
 
+    /// Whether there is a process, or none was needed yet. One that is being started counts.
+    pub(crate) fn is_up(&self) -> bool {
+        let Ok(process) = self.process.try_lock() else { return true };
+        process.watching.is_none() || process.remote.as_ref().is_some_and(|remote| !remote.is_closed())
+    }
+
+    /// Hears what went through every socket that is open; each answer is counted where it arrives.
+    pub(crate) async fn sample(&self) {
+        let handles: Vec<_> = self.sockets().open.values().filter_map(|socket| socket.handle.clone()).collect();
+        for handle in handles {
+            if handle.stats().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Ends the process for good.
     pub(crate) async fn shut_down(&self) {
         let watching = {

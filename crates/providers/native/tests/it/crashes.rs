@@ -23,7 +23,7 @@ fn is_alive(pid: i32) -> bool {
 }
 
 #[test]
-fn a_restarted_server_ends_what_was_left() {
+fn a_restarted_server_settles_what_was_left() {
     let fixture = Fixture::new();
     let (kept, lost) = (EnvironmentId::new(&Ids), EnvironmentId::new(&Ids));
     let workspace = WorkspaceId::new(&Ids);
@@ -44,6 +44,11 @@ fn a_restarted_server_ends_what_was_left() {
         pids
     });
     assert!(pids.iter().all(|pid| is_alive(*pid)));
+    // It runs and is owned, and still cannot be taken over: somebody else's word is not the runtime's token.
+    let launch = fixture.config.run.join("e0/launch.json");
+    let mut written: serde_json::Value = serde_json::from_slice(&fs::read(&launch).unwrap()).unwrap();
+    written["token"] = "00".repeat(32).into();
+    fs::write(&launch, written.to_string()).unwrap();
     // A create that got no further than its directory, and a lease without anything.
     let unfinished = EnvironmentId::new(&Ids);
     fs::create_dir_all(fixture.config.data.join("environments").join(unfinished.hex()).join("work")).unwrap();
@@ -55,7 +60,8 @@ fn a_restarted_server_ends_what_was_left() {
 
     life(async {
         let provider = fixture.open();
-        assert_eq!(provider.sweep(&[kept, unfinished]).await.unwrap().ended, 2);
+        let swept = provider.sweep(&[kept, unfinished]).await.unwrap();
+        assert_eq!((swept.ended, swept.adopted), (2, vec![]));
         assert_eq!(provider.sweep_builds().await.unwrap(), 1);
         assert!(pids.iter().all(|pid| !is_alive(*pid)));
         assert!(fixture.groups().is_empty());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use stead_domain::network::NetworkPolicy;
@@ -11,39 +11,9 @@ use stead_domain::ports::{Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 use stead_provider_native::NativeProvider;
 
-use crate::fixture::{Fixture, Ids, finish, known, plain, prefix_of, remove_groups, run, runtime, script, until};
+use crate::fixture::{Fixture, Ids, alone, finish, is_alone, known, plain, run, script, until};
 use crate::network::{fetch, site};
 use crate::only_for_root;
-
-/// Set for a test that runs in a process of its own.
-const ALONE: &str = "STEAD_TEST_ALONE";
-
-/// Starts the test of that name once more, in a process that has no other: what its children are is then known. `None` in that
-/// process.
-fn alone(name: &str) -> Option<Alone> {
-    if std::env::var_os(ALONE).is_some() {
-        return None;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(ALONE, "1")
-        .env("STEAD_RUNTIME", runtime())
-        .stdout(Stdio::null());
-    Some(Alone(command.spawn().unwrap()))
-}
-
-/// Ends with the test.
-struct Alone(Child);
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        remove_groups(&prefix_of(self.0.id()));
-    }
-}
 
 /// The proxies that a process has started.
 fn proxies(parent: u32) -> Vec<i32> {
@@ -140,8 +110,8 @@ async fn the_proxy_is_nobody_and_reads_nothing_of_the_service() {
 /// A download breaks, and the session goes on with the next proxy.
 #[tokio::test]
 async fn a_killed_proxy_is_replaced() {
-    if let Some(mut process) = alone("egress::a_killed_proxy_is_replaced") {
-        assert!(process.0.wait().unwrap().success());
+    if is_alone().is_none() {
+        assert!(alone("egress::a_killed_proxy_is_replaced", "").0.wait().unwrap().success());
         return;
     }
     let site = site().await;
@@ -198,13 +168,14 @@ async fn a_killed_proxy_is_replaced() {
 /// The service is killed as a crash would end it: not told, and with nobody left to tell the proxy.
 #[tokio::test]
 async fn a_proxy_ends_with_its_service() {
-    let Some(mut service) = alone("egress::a_proxy_ends_with_its_service") else {
+    if is_alone().is_some() {
         let fixture = Fixture::new();
         let provider = fixture.open();
         provider.sweep(&[]).await.unwrap();
         tokio::time::sleep(Duration::from_mins(10)).await;
         return;
-    };
+    }
+    let mut service = alone("egress::a_proxy_ends_with_its_service", "");
     let id = service.0.id();
     until("the service has a proxy", async || proxies(id).len() == 1).await;
     let pid = proxies(id)[0];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -67,13 +67,26 @@ pub(crate) fn service_user() -> u32 {
 
 /// Directories and names; providers come and go on them.
 pub(crate) struct Fixture {
-    pub(crate) scratch: TempDir,
+    pub(crate) scratch: Scratch,
     pub(crate) config: NativeConfig,
+}
+
+/// A directory that goes with the process that made it, and not with others that use it.
+pub(crate) struct Scratch {
+    path: PathBuf,
+    owned: Option<TempDir>,
+}
+
+impl Scratch {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let scratch = tempfile::tempdir().unwrap();
+        let owned = tempfile::tempdir().unwrap();
+        let scratch = Scratch { path: owned.path().to_owned(), owned: Some(owned) };
         let number = FIXTURES.fetch_add(1, Ordering::Relaxed);
         // Longer than a socket's address can be.
         let run = scratch.path().join("r".repeat(120));
@@ -90,6 +103,37 @@ impl Fixture {
         Self { scratch, config }
     }
 
+    /// Its directory, for another configuration on it.
+    pub(crate) fn borrowed(&self) -> Scratch {
+        Scratch { path: self.scratch.path.clone(), owned: None }
+    }
+
+    /// The same one for another process, in an argument or a variable.
+    pub(crate) fn told(&self) -> String {
+        let config = &self.config;
+        let allowed: Vec<String> = config.extra_allowed.iter().map(ToString::to_string).collect();
+        serde_json::json!({
+            "scratch": self.scratch.path, "run": config.run, "uid_base": config.uid_base,
+            "prefix": config.cgroup_prefix, "allowed": allowed,
+        })
+        .to_string()
+    }
+
+    /// That of the process that told of it.
+    pub(crate) fn of(told: &str) -> Self {
+        let told: serde_json::Value = serde_json::from_str(told).unwrap();
+        let text = |name: &str| told[name].as_str().unwrap().to_owned();
+        let mut fixture = Self::new();
+        fixture.scratch = Scratch { path: text("scratch").into(), owned: None };
+        let config = &mut fixture.config;
+        (config.data, config.ranges) = (fixture.scratch.path.join("data"), fixture.scratch.path.join("uids"));
+        (config.run, config.cgroup_prefix) = (text("run").into(), text("prefix"));
+        config.uid_base = Some(told["uid_base"].as_u64().unwrap() as u32);
+        let allowed = told["allowed"].as_array().unwrap();
+        config.extra_allowed = allowed.iter().map(|text| text.as_str().unwrap().parse().unwrap()).collect();
+        fixture
+    }
+
     pub(crate) fn open(&self) -> NativeProvider {
         NativeProvider::open(self.config.clone(), Arc::new(Dialer::system(Vec::new()))).unwrap()
     }
@@ -104,7 +148,7 @@ impl Fixture {
     /// Names of the sandboxes' control groups that exist.
     pub(crate) fn groups(&self) -> Vec<String> {
         let mut groups = self.manager().list();
-        groups.retain(|name| name != "egress");
+        groups.retain(|name| !name.starts_with("egress"));
         groups
     }
 
@@ -135,12 +179,46 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
+        if self.scratch.owned.is_none() {
+            return;
+        }
         let Ok(manager) = CgroupManager::detect(&self.config.cgroup_prefix) else { return };
         for name in manager.list() {
             let _ = manager.kill(&name);
             let _ = manager.remove(&name);
         }
         remove_groups(&self.config.cgroup_prefix);
+    }
+}
+
+/// Set for a test that runs in a process of its own: to what [`Fixture::told`] said, or to nothing.
+const ALONE: &str = "STEAD_TEST_ALONE";
+
+/// A process that runs one test. It ends with this.
+pub(crate) struct Alone(pub(crate) Child);
+
+/// Whether this process runs one test, which [`alone`] started; and for which fixture, where it was told.
+pub(crate) fn is_alone() -> Option<String> {
+    std::env::var(ALONE).ok()
+}
+
+/// Starts the test of that name once more, in a process that has no other: what its children are is then known, and it can be killed.
+pub(crate) fn alone(name: &str, told: &str) -> Alone {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, told)
+        .env("STEAD_RUNTIME", runtime())
+        .stdout(Stdio::null());
+    Alone(command.spawn().unwrap())
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        remove_groups(&prefix_of(self.0.id()));
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, and so may what it calls")]
 
+mod adoption;
 mod builds;
 mod contract;
 mod crashes;

@@ -5,7 +5,7 @@ import os, random, signal, socket, sys, time
 dice = random.Random(SEED)
 LAYER = os.environ.get('PROJECT_ROOT', '/env/nothing')
 OUTSIDE = ['/etc/passwd', '/etc', '/proc/1/environ', '/proc/self/environ', '/usr/bin/env', LAYER + '/secret.txt', LAYER,
-           '../../../../etc/passwd', '/dev/zero', '/dev/null', '/proc/kmsg', '/run/egress.sock', '/', '/tmp/outside',
+           '../../../../etc/passwd', '/dev/zero', '/dev/null', '/proc/kmsg', '/run/egress/proxy.sock', '/', '/tmp/outside',
            '/proc/self/fd/0', '/proc/self/root/etc/passwd', '/dev/shm/outside']
 NAMES = [b'a', b'b', b'd', b'd/a', b'd/b', b'd/d', b'd/d/a', b'e', b'e/a', b'new\nline', b'\xff\xfe', b'd/\xc3', b'x' * 255,
          b'sp ace', b'"quote', b'%2e%2e', b'back\\slash', b'.hidden', b'\x01\x7f', 'ü'.encode(), b'-rf', b'...', b'e/' + b'y' * 200]

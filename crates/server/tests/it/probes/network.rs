@@ -171,7 +171,7 @@ fn interfaces() -> Vec<Probe> {
 }
 
 /// A handle of the process that listens, which is the host's, by way of a connection.
-const MAKER: &str = "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock')\np = s.getsockopt(1, 77)\n";
+const MAKER: &str = "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress/proxy.sock')\np = s.getsockopt(1, 77)\n";
 const NEWER: &str = "newer than some kernels";
 
 /// The one way out there is, asked for what it must not give.
@@ -179,7 +179,7 @@ fn proxy() -> Vec<Probe> {
     const NO: &[&str] = &["403", "400", "502"];
     let asked = |what: &str| {
         format!(
-            "s = socket.socket(socket.AF_UNIX); s.settimeout(10)\ns.connect('/run/egress.sock')\n\
+            "s = socket.socket(socket.AF_UNIX); s.settimeout(10)\ns.connect('/run/egress/proxy.sock')\n\
              s.sendall(f'{what}\\r\\n\\r\\n'.encode())\nseen = s.recv(64).decode().split(' ')[1]"
         )
     };
@@ -218,11 +218,11 @@ fn proxy() -> Vec<Probe> {
             &["EREMOTE", "ESRCH", "ENOTTY", "EINVAL", "EACCES", "ENOPROTOOPT"],
             Without(NEWER),
         ),
-        probe("proxy: remove its socket", "os.unlink('/run/egress.sock')", &["EROFS", "EACCES", "EBUSY"], Without(OUTSIDE)),
-        probe("proxy: put another in its place", "s = socket.socket(socket.AF_UNIX)\ns.bind('/run/egress.sock')", &["EADDRINUSE", "EROFS", "EACCES"], Without(OUTSIDE)),
+        probe("proxy: remove its socket", "os.unlink('/run/egress/proxy.sock')", &["EROFS", "EACCES", "EBUSY"], Without(OUTSIDE)),
+        probe("proxy: put another in its place", "s = socket.socket(socket.AF_UNIX)\ns.bind('/run/egress/proxy.sock')", &["EADDRINUSE", "EROFS", "EACCES"], Without(OUTSIDE)),
         probe("proxy: its directory on the host", "os.listdir(DATA + '/run')", ENOENT, SucceedsOnHost),
-        probe("proxy: who it is", "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock')\np = struct.unpack('iII', s.getsockopt(1, 17, 12))\nseen = 'none' if p[0] == 0 and p[1] in (0, 65534, os.getuid()) else p", NONE, Without(OUTSIDE)),
-        probe("proxy: descriptors handed to it", "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress.sock')\nfor _ in range(50): socket.send_fds(s, [b'G'], [0] * 100)\ns.settimeout(5)\ns.shutdown(1)\nseen = s.recv(64).split(b' ')[1].decode() if s else ''", &["400", "431", "EPIPE", "ECONNRESET", "ETOOMANYREFS", "IndexError: list index out of range", "TIMEOUT"], Without(OUTSIDE)),
+        probe("proxy: who it is", "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress/proxy.sock')\np = struct.unpack('iII', s.getsockopt(1, 17, 12))\nseen = 'none' if p[0] == 0 and p[1] in (0, 65534, os.getuid()) else p", NONE, Without(OUTSIDE)),
+        probe("proxy: descriptors handed to it", "s = socket.socket(socket.AF_UNIX); s.connect('/run/egress/proxy.sock')\nfor _ in range(50): socket.send_fds(s, [b'G'], [0] * 100)\ns.settimeout(5)\ns.shutdown(1)\nseen = s.recv(64).split(b' ')[1].decode() if s else ''", &["400", "431", "EPIPE", "ECONNRESET", "ETOOMANYREFS", "IndexError: list index out of range", "TIMEOUT"], Without(OUTSIDE)),
         probe("proxy: the port inside taken over", "s = socket.socket()\ns.setsockopt(1, 2, 1); s.setsockopt(1, 15, 1)\ns.bind(('127.0.0.1', 3128))\ns.listen()", &["EADDRINUSE"], Without(OUTSIDE)),
     ])
     .collect()
