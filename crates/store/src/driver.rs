@@ -18,8 +18,11 @@ use crate::config::{DatabaseUrl, StoreConfig};
 
 /// How long SQLite waits for another process's lock, and a reader for a free connection.
 const WAIT: Duration = Duration::from_secs(10);
-/// After this long a read or a connection attempt counts as failed.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// After this long a read, a statement of a commit or a connection attempt counts as failed.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// PostgreSQL gives a statement up by itself a little earlier, also when nobody is there any more to hear of it, and a transaction
+/// whose server is gone.
+const GIVE_UP: &str = "SET statement_timeout = '14s'; SET idle_in_transaction_session_timeout = '60s'";
 
 /// A value to bind: the two column types there are, each possibly null.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +122,12 @@ async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Resul
     }
 }
 
+/// The same where the driver's own error is expected.
+async fn soon<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+    tokio::time::timeout(DEADLINE, work).await.unwrap_or_else(late)
+}
+
 impl Readers {
     /// The pool; connections are made when they are needed. The database must exist by then.
     pub(crate) fn new(config: &StoreConfig) -> Self {
@@ -131,6 +140,9 @@ impl Readers {
             }
             DatabaseUrl::Postgres(options) => {
                 let pool = PoolOptions::new().max_connections(config.readers).acquire_timeout(WAIT);
+                let pool = pool.after_connect(|connection, _| {
+                    Box::pin(async move { sqlx::raw_sql(GIVE_UP).execute(connection).await.map(|_| ()) })
+                });
                 Self::Postgres(pool.connect_lazy_with(postgres_options(options)))
             }
         }
@@ -150,11 +162,14 @@ impl Readers {
         }
     }
 
-    /// Closes every connection, waiting for those in use.
+    /// Closes every connection, waiting for those in use as long as a read may take.
     pub(crate) async fn close(&self) {
-        match self {
-            Self::Sqlite(pool) => pool.close().await,
-            Self::Postgres(pool) => pool.close().await,
+        let closed = match self {
+            Self::Sqlite(pool) => tokio::time::timeout(DEADLINE, pool.close()).await,
+            Self::Postgres(pool) => tokio::time::timeout(DEADLINE, pool.close()).await,
+        };
+        if closed.is_err() {
+            tracing::warn!("the database did not let go of its connections in time");
         }
     }
 }
@@ -175,6 +190,14 @@ impl Connection {
         }
     }
 
+    /// From here on statements have a bound on the database's side, too. Not while it migrates, which may take long.
+    pub(crate) async fn bound(&mut self) -> Result<(), DriverError> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(connection) => in_time(sqlx::raw_sql(GIVE_UP).execute(connection)).await.map(|_| ()),
+        }
+    }
+
     /// Carries out a statement and says how many rows it concerned. Only a `repeated` one is kept prepared.
     pub(crate) async fn execute(
         &mut self,
@@ -184,10 +207,10 @@ impl Connection {
     ) -> Result<u64, sqlx::Error> {
         Ok(match self {
             Self::Sqlite(connection) => {
-                bound!(sql, values).persistent(repeated).execute(connection).await?.rows_affected()
+                soon(bound!(sql, values).persistent(repeated).execute(connection)).await?.rows_affected()
             }
             Self::Postgres(connection) => {
-                bound!(sql, values).persistent(repeated).execute(connection).await?.rows_affected()
+                soon(bound!(sql, values).persistent(repeated).execute(connection)).await?.rows_affected()
             }
         })
     }
@@ -201,10 +224,10 @@ impl Connection {
     pub(crate) async fn rows(&mut self, sql: &'static str) -> Result<Vec<RawRow>, sqlx::Error> {
         Ok(match self {
             Self::Sqlite(connection) => {
-                sqlx::query(sql).fetch_all(connection).await?.into_iter().map(RawRow::Sqlite).collect()
+                soon(sqlx::query(sql).fetch_all(connection)).await?.into_iter().map(RawRow::Sqlite).collect()
             }
             Self::Postgres(connection) => {
-                sqlx::query(sql).fetch_all(connection).await?.into_iter().map(RawRow::Postgres).collect()
+                soon(sqlx::query(sql).fetch_all(connection)).await?.into_iter().map(RawRow::Postgres).collect()
             }
         })
     }
@@ -222,8 +245,8 @@ impl Connection {
     /// Says goodbye to the database.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self {
-            Self::Sqlite(connection) => connection.close().await,
-            Self::Postgres(connection) => connection.close().await,
+            Self::Sqlite(connection) => soon(connection.close()).await,
+            Self::Postgres(connection) => soon(connection.close()).await,
         }
     }
 }

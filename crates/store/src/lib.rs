@@ -22,4 +22,4 @@ mod writer;
 
 pub use config::{DatabaseUrl, DatabaseUrlError, StoreConfig};
 pub use migrations::OpenError;
-pub use store::{SqlStore, StoreStats};
+pub use store::{SqlStore, StoreStats, check};

@@ -4,6 +4,7 @@ use include_dir::{Dir, include_dir};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, SqlSafeStr as _, SqlStr, SqliteConnection};
 
+use crate::columns::Reader;
 use crate::driver::Connection;
 
 static SQLITE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations/sqlite");
@@ -47,14 +48,46 @@ fn migrations(directory: &'static Dir<'static>) -> Vec<Migration> {
     files.filter_map(|file| parse(file.path().file_name()?.to_str()?, file.contents_utf8()?)).collect()
 }
 
+/// The migrations of a database's engine, and the number of the newest.
+fn known(connection: &Connection) -> (Vec<Migration>, i64) {
+    let migrations = migrations(match connection {
+        Connection::Sqlite(_) => &SQLITE,
+        Connection::Postgres(_) => &POSTGRES,
+    });
+    let newest = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    (migrations, newest)
+}
+
+/// Refuses the database of a newer server, and changes nothing.
+pub(crate) async fn check(connection: &mut Connection) -> Result<(), OpenError> {
+    /// Neither engine minds the question whether the table is there.
+    const THERE: [&str; 2] = [
+        "SELECT COUNT(*) FROM sqlite_master WHERE name = '_sqlx_migrations'",
+        "SELECT COUNT(*) FROM pg_catalog.pg_tables
+         WHERE tablename = '_sqlx_migrations' AND schemaname = ANY (current_schemas(false))",
+    ];
+    const VERSION: &str = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
+    let failed = |error: sqlx::Error| OpenError::Migrate(Box::new(error));
+    let (_, newest) = known(connection);
+    let there = THERE[usize::from(matches!(connection, Connection::Postgres(_)))];
+    for question in [there, VERSION] {
+        let rows = connection.rows(question).await.map_err(failed)?;
+        let row = rows.first().ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
+        let found: i64 = Reader::new(row).take().map_err(|error| OpenError::Migrate(Box::new(error)))?;
+        match (question == VERSION, found) {
+            (false, 0) => return Ok(()),
+            (true, found) if found > newest => return Err(OpenError::NewerSchema { found, newest }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Runs what is missing. Several servers may do so at once: the migrator takes PostgreSQL's advisory lock, and for SQLite,
 /// where it takes none, everything is one writing transaction.
 pub(crate) async fn run(connection: &mut Connection) -> Result<(), OpenError> {
-    let migrator = Migrator::with_migrations(migrations(match connection {
-        Connection::Sqlite(_) => &SQLITE,
-        Connection::Postgres(_) => &POSTGRES,
-    }));
-    let newest = migrator.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let (migrations, newest) = known(connection);
+    let migrator = Migrator::with_migrations(migrations);
     let outcome = match connection {
         Connection::Sqlite(connection) => run_alone(&migrator, connection).await,
         Connection::Postgres(connection) => migrator.run_direct(None, connection, false).await,

@@ -9,7 +9,7 @@ use stead_domain::Timestamp;
 use stead_domain::ports::{Clock, StoreError};
 
 use crate::columns::{Reader, RowError};
-use crate::config::StoreConfig;
+use crate::config::{DatabaseUrl, StoreConfig};
 use crate::driver::{Connection, DriverError, RawRow, Readers, Value};
 use crate::migrations::{self, OpenError};
 use crate::table::Stored;
@@ -32,15 +32,37 @@ pub struct StoreStats {
     pub groups: u64,
 }
 
+fn connect_failed(url: &DatabaseUrl, error: DriverError) -> OpenError {
+    OpenError::Connect { place: format!("{url:?}"), source: Box::new(error) }
+}
+
+/// Finds out whether a store could be opened there, without changing anything: the database answers, and no newer server has
+/// written it. A file that is missing is none to object to.
+pub async fn check(url: &DatabaseUrl) -> Result<(), OpenError> {
+    if let DatabaseUrl::Sqlite(path) = url
+        && !path.exists()
+    {
+        return Ok(());
+    }
+    let mut connection = Connection::open(url).await.map_err(|error| connect_failed(url, error))?;
+    let checked = migrations::check(&mut connection).await;
+    if let Err(error) = connection.close().await {
+        tracing::debug!(
+            error = &error as &dyn std::error::Error,
+            "the database was gone when its schema had been read"
+        );
+    }
+    checked
+}
+
 impl SqlStore {
     /// Connects, brings the schema up to date and starts the writing task; call it within a Tokio runtime.
     ///
     /// `clock` is the database clock of SQLite, which runs on this machine; PostgreSQL has its own.
     pub async fn open(config: &StoreConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let mut connection = Connection::open(&config.url)
-            .await
-            .map_err(|error| OpenError::Connect { place: format!("{:?}", config.url), source: Box::new(error) })?;
+        let mut connection = Connection::open(&config.url).await.map_err(|error| connect_failed(&config.url, error))?;
         migrations::run(&mut connection).await?;
+        connection.bound().await.map_err(|error| connect_failed(&config.url, error))?;
         let counters = Arc::new(Counters::default());
         let writer = Writer {
             url: config.url.clone(),

@@ -186,6 +186,7 @@ impl Writer {
             }
         }
         let mut connection = Connection::open(&self.url).await?;
+        connection.bound().await?;
         connection.begin().await?;
         Ok(connection)
     }

@@ -37,6 +37,7 @@ mod reads;
 mod removals;
 mod schema;
 mod sources;
+mod upgrades;
 
 /// Commits what must succeed.
 async fn commit(store: &SqlStore, changes: Changes) {
