@@ -59,7 +59,10 @@ pub struct PackageSpec {
 impl PackageSpec {
     /// Reads a spec; one that does not fit is refused by name.
     pub fn parse(manager: PackageManager, text: &str) -> Result<Self> {
-        let text = text.trim();
+        // Line ends and tabs count as spaces: a spec becomes a line of a file, and a word of a log.
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text = words.join(" ");
+        let text = text.as_str();
         let refused = |why: &str| {
             let shown: String = text.chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
             let message = format!("`{shown}` is not a package that {} installs by name: {why}", manager.as_str());
@@ -361,6 +364,7 @@ mod tests {
             (Pip, " Django == 5.1.4 ", "Django", "5.1.4"),
             (Pip, "uvicorn[standard, x]>=0.30,<1", "uvicorn", ">=0.30,<1"),
             (Pip, "a~=1.0.*", "a", "~=1.0.*"),
+            (Pip, "a\t<2,\n>1\u{2028}", "a", "<2, >1"),
             (Npm, "sharp@^0.33.5", "sharp", "^0.33.5"),
             (Npm, "@scope/name", "@scope/name", ""),
             (Npm, "@scope/name@latest", "@scope/name", "latest"),
