@@ -102,7 +102,6 @@ impl Server {
             build_output_bytes: 1 << 20,
             start_wait: Duration::from_mins(1),
             idle_stop: Duration::from_mins(1),
-            audit_keep: Duration::from_hours(24),
             build_slots: 1,
             build_time_limit: Duration::from_mins(1),
             collection: CollectionSettings {
@@ -113,6 +112,7 @@ impl Server {
             },
             quotas: Quotas { source_files: Some(300), ..Quotas::default() },
             layer_age: Duration::from_mins(1),
+            audit_keep: Duration::from_hours(1),
             build_sandbox: SandboxLimits {
                 memory_bytes: 1 << 30,
                 processes: 100,
