@@ -34,6 +34,11 @@ struct Incoming {
     file: File,
 }
 
+/// Counts a blob that was not there before.
+fn count(stored: StoredBlob) {
+    metrics::counter!("stead_blob_stored_bytes_total").increment(stored.bytes);
+}
+
 impl Drop for Incoming {
     fn drop(&mut self) {
         // Already renamed, or litter that the next start removes.
@@ -120,6 +125,7 @@ impl Shared {
         }
         let written = state.packs.append(stored.id, bytes).map_err(failed("write"))?;
         self.barrier.note_pack(written);
+        count(stored);
         Ok(stored)
     }
 
@@ -194,7 +200,12 @@ impl Shared {
                 }
                 Ok(())
             }
-            renamed => renamed.map(|()| state.single_added(stored.bytes)).map_err(failed("name a blob")),
+            renamed => {
+                renamed.map_err(failed("name a blob"))?;
+                state.single_added(stored.bytes);
+                count(stored);
+                Ok(())
+            }
         }
     }
 

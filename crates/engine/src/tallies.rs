@@ -8,11 +8,12 @@ use stead_domain::event::EventKind;
 use stead_domain::operation::{Operation, OperationState};
 use stead_domain::time::Timestamp;
 use stead_domain::turn::Turn;
+use stead_domain::{SessionId, TurnId};
 
 /// Something to count once the commit is durable.
 enum Step {
     TurnStarted { waited: Duration },
-    TurnEnded { state: &'static str, ran: Option<Duration>, output_bytes: u64 },
+    TurnEnded { ids: (TurnId, SessionId), state: &'static str, ran: Option<Duration>, output_bytes: u64 },
     BuildEnded { state: &'static str },
     OperationEnded { kind: &'static str, outcome: &'static str },
 }
@@ -28,7 +29,8 @@ fn of_turn(turn: &Turn, changes: &Changes) -> Option<Step> {
     let happened = |what: EventKind| changes.events.iter().any(|event| event.turn_id == turn.id && event.kind == what);
     if happened(EventKind::TurnEnded) {
         let (state, output_bytes) = (turn.state.as_str(), turn.outcome.output_bytes);
-        return Some(Step::TurnEnded { state, ran: between(turn.started_at, turn.finished_at), output_bytes });
+        let ids = (turn.id, turn.session_id);
+        return Some(Step::TurnEnded { ids, state, ran: between(turn.started_at, turn.finished_at), output_bytes });
     }
     let waited = between(Some(turn.created_at), turn.started_at).filter(|_| happened(EventKind::TurnStarted));
     waited.map(|waited| Step::TurnStarted { waited })
@@ -71,7 +73,12 @@ impl Steps {
                 Step::TurnStarted { waited } => {
                     metrics::histogram!("stead_turn_wait_seconds").record(waited.as_secs_f64());
                 }
-                Step::TurnEnded { state, ran, output_bytes } => {
+                Step::TurnEnded { ids: (turn, session), state, ran, output_bytes } => {
+                    let duration_ms = ran.map(|ran| ran.as_millis() as u64);
+                    tracing::info!(
+                        turn.id = %turn, session.id = %session, turn.state = state, turn.output_bytes = output_bytes, duration_ms,
+                        "a turn has ended"
+                    );
                     metrics::counter!("stead_turns_ended_total", "state" => state).increment(1);
                     metrics::counter!("stead_turn_output_bytes_total").increment(output_bytes);
                     if let Some(ran) = ran {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::audit::AuditArgs;
 use crate::commands::doctor::DoctorArgs;
 use crate::commands::key::KeyCommand;
 use crate::commands::package::PackageCommand;
@@ -82,6 +83,8 @@ pub(crate) enum Command {
     Usage,
     /// Remove what nothing names any more, now
     Collect,
+    /// Say who did what; the key needs the verb admin, or operator for all workspaces
+    Audit(AuditArgs),
     /// List sessions, look at them, fetch their output and files, and remove them
     #[command(subcommand)]
     Session(SessionCommand),

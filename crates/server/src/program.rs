@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::client::Failure;
-use crate::commands::{Context, doctor, keeping, key, package, project, run, session, workspace};
+use crate::commands::{Context, audit, doctor, keeping, key, package, project, run, session, workspace};
 use crate::console::colour;
 use crate::serve;
 
@@ -65,6 +65,7 @@ async fn client_command(context: &Context, command: Command) -> Result<u8, Failu
         Command::Run(arguments) => run::run(context, arguments).await,
         Command::Usage => keeping::usage(context).await.map(|()| 0),
         Command::Collect => keeping::collect(context).await.map(|()| 0),
+        Command::Audit(arguments) => audit::audit(context, arguments).await.map(|()| 0),
         Command::Session(command) => session::session(context, command).await.map(|()| 0),
         Command::Serve(_) | Command::Doctor(_) => Err(Failure::usage("this is not a client command")),
     }

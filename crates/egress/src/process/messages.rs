@@ -1,5 +1,7 @@
 //! What is said on the control socket.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Stats;
@@ -26,6 +28,14 @@ pub(super) enum What {
     Stats,
     /// Stop, and tell the final numbers.
     Close,
+    /// Serve every socket on with nobody to give orders, until no connection was open for as long as `quiet`, and no longer than
+    /// `most`. The last order.
+    LetGo {
+        /// How long nothing may be open.
+        quiet: Duration,
+        /// How long altogether.
+        most: Duration,
+    },
 }
 
 impl What {

@@ -12,6 +12,8 @@
 //! * A packet that cannot be understood ends the process, on either side, with a line that says why. Nothing is guessed at.
 //! * When the control socket closes, the process ends at once, and every connection with it. Clients see the end of their
 //!   connections; new ones wait in the backlog of the socket, whose copy the service holds, until it is opened in a new process.
+//! * A process that was let go takes no more orders and outlives the control socket: connections go on, new ones are taken, until
+//!   its time is over. That is how a service that hands over to another leaves its tunnels open.
 //!
 //! The proxy process has no log of its own: what it has to say comes as bounded records over the control socket.
 

@@ -101,6 +101,15 @@ impl Remote {
         Ok(handle)
     }
 
+    /// Lets the process serve on by itself, until no connection was open for as long as `quiet`, and no longer than `most`. From
+    /// here on it counts as gone, and closing its sockets does nothing.
+    pub async fn let_go(&self, quiet: Duration, most: Duration) -> Result<(), RemoteError> {
+        let socket = self.0.number();
+        self.0.ask(socket, What::LetGo { quiet, most }, &[]).await?;
+        self.0.gone.cancel();
+        Ok(())
+    }
+
     /// Returns when the process is gone, or has lost the right to be heard.
     pub async fn closed(&self) {
         self.0.gone.cancelled().await;
@@ -122,7 +131,7 @@ impl RemoteHandle {
     /// What went through so far.
     pub async fn stats(&self) -> Result<Stats, RemoteError> {
         let stats = self.link.ask(self.socket, What::Stats, &[]).await?;
-        lock(&self.last).clone_from(&stats);
+        self.heard(&stats);
         Ok(stats)
     }
 
@@ -133,12 +142,33 @@ impl RemoteHandle {
         // An order that was not answered may not have been sent either.
         self.is_open = matches!(closed, Err(RemoteError::Silent));
         match closed {
-            Ok(stats) => stats,
+            Ok(stats) => {
+                self.heard(&stats);
+                stats
+            }
             Err(error) => {
                 tracing::debug!(%error, "the final numbers of an egress socket are not known");
                 lock(&self.last).clone()
             }
         }
+    }
+}
+
+impl RemoteHandle {
+    /// Remembers the numbers, and counts what is new in them. One answer may overtake another, and then tells nothing new.
+    fn heard(&self, stats: &Stats) {
+        let mut last = lock(&self.last);
+        if stats.connections < last.connections || stats.bytes_up < last.bytes_up || stats.bytes_down < last.bytes_down
+        {
+            return;
+        }
+        let more = |now: u64, before: u64| now.saturating_sub(before);
+        metrics::counter!("stead_egress_connections_total").increment(more(stats.connections, last.connections));
+        metrics::counter!("stead_egress_refusals_total").increment(more(stats.refused, last.refused));
+        metrics::counter!("stead_egress_failures_total").increment(more(stats.failed, last.failed));
+        metrics::counter!("stead_egress_sent_bytes_total").increment(more(stats.bytes_up, last.bytes_up));
+        metrics::counter!("stead_egress_received_bytes_total").increment(more(stats.bytes_down, last.bytes_down));
+        last.clone_from(stats);
     }
 }
 

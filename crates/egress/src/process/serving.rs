@@ -12,18 +12,21 @@ use rustix::process::{Resource, getrlimit};
 use stead_outbound::Dialer;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::control::{Control, ControlError, Packet, read_policy};
 use super::messages::{Order, Outcome, Report, What};
-use crate::Policy;
 use crate::journal::{Journal, Record, Relay};
 use crate::listening::Listening;
 use crate::shares::Shares;
+use crate::{Policy, Stats};
 
 /// Threads that move bytes. Names are resolved on others.
 const WORKERS: usize = 2;
 /// Answers that wait for the service to read.
 const ANSWERS: usize = 64;
+/// Time between two looks at whether a connection is open, for a process that was let go.
+const LOOK: Duration = Duration::from_millis(100);
 /// Time for the last line, which says why the process ends.
 const LAST_LINE: Duration = Duration::from_secs(1);
 
@@ -75,6 +78,12 @@ impl Serving {
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(serving.give_up(error).await),
             };
+            if let Order { number, what: What::LetGo { quiet, most }, .. } = packet.message {
+                // Nothing that the other side does from here on matters.
+                let _ = answers.send(Report::Answer { number, outcome: Outcome::Done(Stats::default()) }).await;
+                serving.linger(quiet, most).await;
+                return Ok(());
+            }
             if let Err(error) = serving.carry_out(packet, &answers).await {
                 return Err(serving.give_up(error).await);
             }
@@ -103,6 +112,8 @@ impl Serving {
                 Some(listening) => Outcome::Done(listening.stats()),
                 None => Outcome::Refused("no such socket".into()),
             },
+            // Taken before it comes here.
+            What::LetGo { .. } => return Err(ControlError::Contradiction),
             What::Close => match self.sockets.remove(&socket) {
                 Some(listening) => {
                     let answers = answers.clone();
@@ -120,6 +131,18 @@ impl Serving {
         // As above.
         let _ = answers.send(Report::Answer { number, outcome }).await;
         Ok(())
+    }
+
+    /// Serves on, for clients alone.
+    async fn linger(&self, quiet: Duration, most: Duration) {
+        let end = Instant::now() + most;
+        let mut last_open = Instant::now();
+        while Instant::now() < end && last_open.elapsed() < quiet {
+            tokio::time::sleep(LOOK.min(quiet)).await;
+            if self.sockets.values().any(|listening| listening.stats().active > 0) {
+                last_open = Instant::now();
+            }
+        }
     }
 
     /// Says why the process ends, if it can still be said.

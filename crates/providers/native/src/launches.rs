@@ -28,6 +28,10 @@ impl Launches {
         if succeeded {
             metrics::histogram!("stead_sandbox_launch_duration_seconds", "kind" => kind).record(took.as_secs_f64());
         }
+        let duration_ms = took.as_millis() as u64;
+        if succeeded {
+            tracing::debug!(sandbox.kind = kind, duration_ms, "a sandbox was launched");
+        }
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = failing.map_or(1, |failing| failing.times.saturating_add(1));
         *failing = if succeeded { None } else { Some(Failing { times, last: Instant::now() }) };

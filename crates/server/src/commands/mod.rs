@@ -1,5 +1,6 @@
 //! Commands, one file per noun.
 
+pub(crate) mod audit;
 pub(crate) mod doctor;
 pub(crate) mod keeping;
 pub(crate) mod key;

@@ -170,7 +170,8 @@ pub(super) fn ask(run: &Path) -> anyhow::Result<Option<(Leaving, OwnedFd)>> {
     };
     let (bytes, listener) = talk().context("the server that runs did not answer on its control socket")?;
     let Some(listener) = listener else { bail!("the server that runs did not give its listening socket away") };
-    let leaving = serde_json::from_slice(&bytes).context("the server that runs answered in words that are not known")?;
+    let leaving =
+        serde_json::from_slice(&bytes).context("the server that runs answered in words that are not known")?;
     Ok(Some((leaving, listener)))
 }
 

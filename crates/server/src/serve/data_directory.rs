@@ -1,11 +1,11 @@
 //! The data directory, which belongs to one server process at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 
 /// The directory, locked until this is dropped. The kernel releases the lock when the process ends, however it ends.
@@ -15,9 +15,18 @@ pub(super) struct DataDirectory {
     _lock: File,
 }
 
+/// What came of claiming the directory.
+#[derive(Debug)]
+pub(super) enum Claim {
+    /// It is ours.
+    Ours(DataDirectory),
+    /// Another process, named by its number, has it.
+    Held(String),
+}
+
 impl DataDirectory {
     /// Makes the directory unless it is there, for its owner alone to write, and locks it.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn claim(path: &Path) -> anyhow::Result<Claim> {
         // Sandboxes of other user ids reach what is mounted from beneath, so the directory may be passed through.
         DirBuilder::new()
             .recursive(true)
@@ -37,11 +46,18 @@ impl DataDirectory {
             let mut holder = String::new();
             // Who holds it is a courtesy; that somebody does is what matters.
             let _ = Read::by_ref(&mut lock).take(32).read_to_string(&mut holder);
-            bail!("another server (process {}) uses the data directory {}", holder.trim(), path.display());
+            return Ok(Claim::Held(holder.trim().to_owned()));
         }
-        lock.set_len(0).and_then(|()| lock.rewind()).context("failed to write the lock file")?;
-        writeln!(lock, "{}", std::process::id()).context("failed to write the lock file")?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        lock.rewind().context("failed to write the lock file")?;
+        // Written over what is there, which needs no room on a full disk, and cut to length then.
+        let number = format!("{}\n", std::process::id());
+        match lock.write_all(number.as_bytes()).and_then(|()| lock.set_len(number.len() as u64)) {
+            Err(error) if error.kind() != ErrorKind::StorageFull => {
+                return Err(error).context("failed to write the lock file");
+            }
+            _ => {}
+        }
+        Ok(Claim::Ours(Self { path: path.to_owned(), _lock: lock }))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -57,10 +73,11 @@ mod tests {
     fn a_directory_has_one_holder_at_a_time() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
-        let first = DataDirectory::open(&path).unwrap();
-        let refused = DataDirectory::open(&path).unwrap_err().to_string();
-        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        let claimed = || DataDirectory::claim(&path).unwrap();
+        let Claim::Ours(first) = claimed() else { panic!("nobody else has it") };
+        let Claim::Held(holder) = claimed() else { panic!("it was claimed twice") };
+        assert_eq!(holder, std::process::id().to_string());
         drop(first);
-        DataDirectory::open(&path).unwrap();
+        assert!(matches!(claimed(), Claim::Ours(_)));
     }
 }

@@ -15,6 +15,11 @@ pub(super) fn is_unserved(path: &str) -> bool {
     is_beneath(path, "/api/v1")
 }
 
+/// Whether the path is asked by those who watch the server: outside of every protocol, and without a key.
+pub(super) fn is_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
 fn is_beneath(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

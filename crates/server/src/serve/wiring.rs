@@ -83,7 +83,8 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         .await
         .with_context(|| format!("failed to open the database {:?}", settings.database.url))?;
     let store = Arc::new(store);
-    let Found { blobs, logs, node, native } = found.await.context("the task that opens the data directory failed")??;
+    let Found { blobs, logs, node, native } =
+        found.await.context("the task that opens the data directory failed")??;
     let native = Arc::new(native);
     let engine = Engine::new(stead_engine::Parts {
         store: store.clone(),

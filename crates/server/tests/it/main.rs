@@ -8,6 +8,7 @@
 mod apart;
 mod api;
 mod artifacts;
+mod audit;
 mod builds;
 mod caches;
 mod client;
@@ -28,6 +29,7 @@ mod misuse;
 mod network;
 mod node_locks;
 mod objects;
+mod observing;
 mod ordinary;
 mod packages;
 mod pins;

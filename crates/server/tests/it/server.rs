@@ -299,7 +299,7 @@ fn try_spawn(
         let mut kept = kept.and_then(|path| std::fs::File::options().create(true).append(true).open(path).ok());
         for line in lines.lines().map_while(Result::ok) {
             if let Some((_, url)) = line.split_once("Stead is ready at ") {
-                let url = url.split_whitespace().next().unwrap_or_default();
+                let url = url.split([' ', '"']).next().unwrap_or_default();
                 let _ = ready.send(url.to_owned());
             }
             if let Some(kept) = &mut kept {
