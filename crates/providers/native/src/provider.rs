@@ -76,6 +76,16 @@ impl NativeProvider {
         self.sessions.host.egress.sample().await;
     }
 
+    /// Stops watching sessions' sandboxes without ending them, for a service that takes them over; the egress proxy goes on for the
+    /// connections that are open, for a bounded time. The last call: nothing may be under way, and nothing is made after it.
+    pub async fn let_go(&self) {
+        let host = &self.sessions.host;
+        host.egress.let_go(host.config.orphan_grace).await;
+        for sandbox in self.sessions.all_live() {
+            sandbox.let_go();
+        }
+    }
+
     /// Carries an operation out whether or not the caller waits for it.
     fn operate<T: Send + 'static>(
         operation: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
@@ -170,6 +180,8 @@ impl Provider for NativeProvider {
             // Ahead of the first session; one that finds no proxy starts it itself, and says what is wrong.
             let _ = sessions.host.egress.start().await;
             let adopted = adopt_sessions(&sessions, &owned).await?;
+            let egress = Arc::clone(&sessions.host.egress);
+            tokio::spawn(async move { egress.clear_let_go().await });
             let ended = blocking(move || sweep::sweep_sessions(&sessions, &owned)).await?;
             Ok(Swept { ended, adopted })
         })

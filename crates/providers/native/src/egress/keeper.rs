@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! none ─first socket→ running ─process ends→ started again, every socket handed over ─shut down→ none for good
+//!                        └─let go→ serves on by itself, in a control group of its own, until its time is over
 //! ```
 //!
 //! The service binds each socket and keeps a copy, so that clients that come while there is no process wait for the next one. A
@@ -19,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use stead_domain::ports::ProviderError;
 use stead_egress::Policy;
 use stead_egress::process::{Remote, RemoteError, RemoteHandle};
-use stead_sandbox::cgroup::CgroupManager;
+use stead_sandbox::cgroup::{Cgroup, CgroupManager};
 use stead_sandbox::plan::Limits;
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
@@ -32,6 +33,15 @@ use crate::sandbox::last_words;
 
 /// Its control group. No sandbox has such a name.
 const GROUP: &str = "egress";
+/// What the control group of a process begins with that was let go; its number follows.
+const LET_GO_GROUP: &str = "egress-";
+/// How long a process that was let go waits for the next connection, at most.
+const LONGEST_QUIET: Duration = Duration::from_secs(30);
+/// How long a process that was let go keeps connections open.
+const LINGER: Duration = Duration::from_mins(10);
+/// How long after that it is ended by the next service.
+const LINGER_MARGIN: Duration = Duration::from_secs(30);
+const LINGER_LOOK: Duration = Duration::from_secs(1);
 const MEMORY: u64 = 512 << 20;
 /// Processes and threads: those that move bytes, and those that wait for names.
 const PROCESSES: u64 = 600;
@@ -76,6 +86,7 @@ struct Socket {
 #[derive(Debug, Default)]
 struct Process {
     remote: Option<Remote>,
+    pid: Option<u32>,
     /// Watches the process and starts the next one.
     watching: Option<tokio::task::JoinHandle<()>>,
     over: bool,
@@ -189,6 +200,62 @@ impl Keeper {
         let _ = removed.await;
     }
 
+    /// Lets the process go on by itself, for the connections that are open and those that come before the next service is there; no
+    /// longer than `quiet` without any. This keeper starts no other one.
+    pub(crate) async fn let_go(&self, quiet: Duration) {
+        let mut process = self.process.lock().await;
+        process.over = true;
+        if let Some(watching) = process.watching.take() {
+            watching.abort();
+        }
+        let Some(remote) = process.remote.take() else { return };
+        match remote.let_go(quiet.min(LONGEST_QUIET), LINGER).await {
+            Ok(()) => self.move_out(process.pid).await,
+            // It ends with this service then, and what is open with it.
+            Err(error) => tracing::warn!(error = chain(&error), "the egress proxy could not be let go"),
+        }
+        self.sockets().open.clear();
+    }
+
+    /// Moves a process that was let go out of the way of the next service's.
+    async fn move_out(&self, pid: Option<u32>) {
+        let Some(pid) = pid else { return };
+        let cgroups = self.cgroups.clone();
+        let moved = blocking(move || {
+            let group = cgroups.create(&format!("{LET_GO_GROUP}{pid}"), &limits()).map_err(cgroup_failed)?;
+            enter(&group, pid);
+            Ok(())
+        });
+        // It was logged; the next service ends the process then.
+        let _ = moved.await;
+    }
+
+    /// Removes the control groups of processes that earlier services let go, each when its process has ended, which is seen to.
+    pub(crate) async fn clear_let_go(&self) {
+        let end = Instant::now() + LINGER + LINGER_MARGIN;
+        loop {
+            let (cgroups, is_over) = (self.cgroups.clone(), Instant::now() > end);
+            let left = blocking(move || {
+                let names = cgroups.list().into_iter().filter(|name| name.starts_with(LET_GO_GROUP));
+                let mut left = 0;
+                for name in names {
+                    if !is_over && !cgroups.pids(&name).map_err(cgroup_failed)?.is_empty() {
+                        left += 1;
+                        continue;
+                    }
+                    cgroups.kill(&name).and_then(|()| cgroups.remove(&name)).map_err(cgroup_failed)?;
+                }
+                Ok(left)
+            });
+            match left.await {
+                Ok(0) => return,
+                // What cannot be read or removed now may be later, until the time is over.
+                Err(_) if is_over => return,
+                _ => tokio::time::sleep(LINGER_LOOK).await,
+            }
+        }
+    }
+
     /// Notes that the process has ended; answers whether there shall be another.
     async fn has_ended(&self, words: &str) -> bool {
         let mut process = self.process.lock().await;
@@ -227,19 +294,11 @@ impl Keeper {
     async fn launch(&self, process: &mut Process) -> Result<Started, ProviderError> {
         let failed = |error: std::io::Error| failed("start the egress proxy", &self.launcher)(error);
         let cgroups = self.cgroups.clone();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-        let limits = Limits {
-            memory_bytes: MEMORY,
-            processes: PROCESSES,
-            cpu_millis: cores * 1000,
-            open_files: 0,
-            file_size: None,
-            io_bytes_per_second: None,
-        };
         // What an earlier service left there ends by itself, but not necessarily at once.
-        let group =
-            blocking(move || cgroups.kill(GROUP).and_then(|()| cgroups.create(GROUP, &limits)).map_err(cgroup_failed))
-                .await?;
+        let group = blocking(move || {
+            cgroups.kill(GROUP).and_then(|()| cgroups.create(GROUP, &limits())).map_err(cgroup_failed)
+        })
+        .await?;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|error| failed(error.into()))?;
@@ -255,16 +314,11 @@ impl Keeper {
             .stderr(error_writer)
             // A signal from a terminal is for the service alone.
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
         if let Some(pid) = child.id() {
             blocking(move || {
-                for directory in group.legacy.iter().chain(&group.unified) {
-                    if let Err(error) = std::fs::write(directory.join("cgroup.procs"), pid.to_string()) {
-                        tracing::warn!(path = %directory.display(), %error, "the egress proxy is not in its control group");
-                    }
-                }
+                enter(&group, pid);
                 Ok(())
             })
             .await?;
@@ -272,6 +326,7 @@ impl Keeper {
         let remote = Remote::new(ours).map_err(failed)?;
         self.hand_all_over(&remote).await;
         process.remote = Some(remote);
+        process.pid = child.id();
         Ok(Started { child, errors: File::from(OwnedFd::from(errors)), at: Instant::now() })
     }
 
@@ -303,6 +358,28 @@ impl Keeper {
     fn judge(&self, error: &RemoteError) {
         if matches!(error, RemoteError::Silent) {
             self.stuck.notify_one();
+        }
+    }
+}
+
+/// What a process may have.
+fn limits() -> Limits {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    Limits {
+        memory_bytes: MEMORY,
+        processes: PROCESSES,
+        cpu_millis: cores * 1000,
+        open_files: 0,
+        file_size: None,
+        io_bytes_per_second: None,
+    }
+}
+
+/// Moves a process into a group. Blocking.
+fn enter(group: &Cgroup, pid: u32) {
+    for directory in group.legacy.iter().chain(&group.unified) {
+        if let Err(error) = std::fs::write(directory.join("cgroup.procs"), pid.to_string()) {
+            tracing::warn!(path = %directory.display(), %error, "the egress proxy is not in its control group");
         }
     }
 }

@@ -140,3 +140,71 @@ time.sleep(50)'";
     assert!(!provider.inspect(foreign).await.unwrap().exists && fixture.leases().is_empty());
     provider.shutdown().await.unwrap();
 }
+
+/// The service that hands over: a session with a download under way, and one request after the other.
+async fn serve_and_let_go(fixture: &Fixture) {
+    let provider = fixture.open();
+    provider.sweep(&[]).await.unwrap();
+    let site = fixture.config.extra_allowed[0];
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    known(provider.create(OperationId::new(&Ids), environment, workspace, &enabled()).await).unwrap();
+    let runtime = provider.link(environment).await.unwrap();
+    let busy = format!(
+        "cd /workspace
+        setsid bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; printf \"GET http://{site}/slow HTTP/1.1\\r\\nHost: {site}\\r\\n\\r\\n\" >&3; cat <&3 >slow; echo ended >slow.ended' >/dev/null 2>&1 &
+        setsid bash -c 'while [ ! -e enough ]; do exec 3<>/dev/tcp/127.0.0.1/3128; printf \"GET http://{site}/ HTTP/1.1\\r\\nHost: {site}\\r\\nConnection: close\\r\\n\\r\\n\" >&3; tail -1 <&3 >>answers || echo broken >>answers; sleep 0.05; done; echo done >>answers' >/dev/null 2>&1 &
+        until grep -qs more slow && grep -qs hello answers; do sleep 0.05; done; echo busy"
+    );
+    assert_eq!(run(&*runtime, &busy).await.stdout, "busy\n");
+    provider.let_go().await;
+    say(
+        fixture,
+        &json!({
+            "workspace": workspace.to_string(), "environment": environment.to_string(),
+            "pid": process(&provider, environment).await,
+        }),
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_hands_over_cuts_no_connection() {
+    if let Some(told) = is_alone() {
+        return serve_and_let_go(&Fixture::of(&told)).await;
+    }
+    let site = site().await;
+    let mut fixture = Fixture::new();
+    fixture.config.extra_allowed = vec![site];
+    fixture.config.orphan_grace = Duration::from_secs(15);
+    let mut service = alone("adoption::a_service_that_hands_over_cuts_no_connection", &fixture.told());
+    // Not by waiting in place: the site is served by this thread.
+    until("the service has ended", async || service.0.try_wait().unwrap().is_some()).await;
+    assert!(service.0.wait().unwrap().success());
+    let told: Value = serde_json::from_slice(&fs::read(note(&fixture)).unwrap()).unwrap();
+    let environment: EnvironmentId = told["environment"].as_str().unwrap().parse().unwrap();
+    let pid = told["pid"].as_i64().unwrap();
+    assert!(is_alive(pid));
+    let old_proxies = || fixture.manager().list().into_iter().filter(|name| name.starts_with("egress-")).count();
+    assert!(mode() == Mode::User || old_proxies() == 1);
+
+    let provider = fixture.open();
+    assert_eq!(provider.sweep(&[environment]).await.unwrap().adopted, [environment]);
+    let runtime = provider.link(environment).await.unwrap();
+    let size = async || run(&*runtime, "stat -c %s /workspace/slow").await.stdout.trim().parse::<u64>().unwrap();
+    let before = size().await;
+    until("the download goes on", async || size().await > before + 20).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let ran = run(
+        &*runtime,
+        "cd /workspace; touch enough; until tail -1 answers | grep -q done; do sleep 0.1; done
+        uniq answers; wc -l <answers; ls slow.ended; pkill cat",
+    )
+    .await;
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines[..2], ["hello", "done"], "no request fails meanwhile: {ran:?}");
+    assert!(lines[2].parse::<u32>().unwrap() > 10 && lines.len() == 3, "{ran:?}");
+    until("the old proxy has ended", async || old_proxies() == 0).await;
+    assert!(is_alive(pid));
+    known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+    provider.shutdown().await.unwrap();
+    assert!(fixture.manager().list().is_empty());
+}

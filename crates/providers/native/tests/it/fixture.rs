@@ -114,7 +114,7 @@ impl Fixture {
         let allowed: Vec<String> = config.extra_allowed.iter().map(ToString::to_string).collect();
         serde_json::json!({
             "scratch": self.scratch.path, "run": config.run, "uid_base": config.uid_base,
-            "prefix": config.cgroup_prefix, "allowed": allowed,
+            "prefix": config.cgroup_prefix, "allowed": allowed, "grace": config.orphan_grace.as_secs(),
         })
         .to_string()
     }
@@ -129,6 +129,7 @@ impl Fixture {
         (config.data, config.ranges) = (fixture.scratch.path.join("data"), fixture.scratch.path.join("uids"));
         (config.run, config.cgroup_prefix) = (text("run").into(), text("prefix"));
         config.uid_base = Some(told["uid_base"].as_u64().unwrap() as u32);
+        config.orphan_grace = Duration::from_secs(told["grace"].as_u64().unwrap());
         let allowed = told["allowed"].as_array().unwrap();
         config.extra_allowed = allowed.iter().map(|text| text.as_str().unwrap().parse().unwrap()).collect();
         fixture
