@@ -111,7 +111,7 @@ mod tests {
             Ok(Mode::Serve(config)) => Ok(config.orphan_grace),
             other => other.map(|_| None),
         };
-        assert_eq!(grace("120"), Ok(Some(Duration::from_secs(120))));
+        assert_eq!(grace("90"), Ok(Some(Duration::from_secs(90))));
         assert_eq!(grace("0"), Ok(None));
         assert_eq!(grace("-1"), Err(ConfigError::OrphanGrace));
         assert_eq!(parse(&[&hash, "--orphan-grace"]), Err(ConfigError::OrphanGrace));

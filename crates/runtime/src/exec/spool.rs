@@ -178,3 +178,88 @@ impl Spool {
         OutOfRange { byte, first: self.acknowledged, last }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(bool, usize),
+        Send(usize),
+        /// In thousandths of the way from what was acknowledged to what was sent.
+        Acknowledge(u64),
+        /// In thousandths of the way from what was acknowledged to what there is.
+        Rewind(u64),
+        Resize(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (any::<bool>(), 0_usize..3000).prop_map(|(error, length)| Step::Push(error, length)),
+            4 => (0_usize..2000).prop_map(Step::Send),
+            2 => (0_u64..=1000).prop_map(Step::Acknowledge),
+            1 => (0_u64..=1000).prop_map(Step::Rewind),
+            1 => (100_usize..20_000).prop_map(Step::Resize),
+        ]
+    }
+
+    fn kind(error: bool) -> Kind {
+        if error { Kind::DataError } else { Kind::Data }
+    }
+
+    proptest! {
+        /// The model is everything that was ever pushed.
+        #[test]
+        fn what_is_sent_is_what_was_pushed(steps in prop::collection::vec(step(), 1..200)) {
+            let mut spool = Spool::new();
+            let mut model: Vec<(Kind, u8)> = Vec::new();
+            let (mut sent, mut acknowledged) = (0_u64, 0_u64);
+            for step in steps {
+                match step {
+                    Step::Push(error, length) => {
+                        let length = length.min(spool.room().unwrap_or(0));
+                        let bytes: Vec<u8> = (0..length).map(|index| (model.len() + index) as u8).collect();
+                        spool.push(kind(error), &bytes);
+                        model.extend(bytes.into_iter().map(|byte| (kind(error), byte)));
+                    }
+                    Step::Send(most) => {
+                        let portion = spool.send(most);
+                        prop_assert_eq!(portion.is_none(), most == 0 || sent == model.len() as u64);
+                        for (kind, byte) in portion.into_iter().flat_map(|(kind, parts)| {
+                            parts.concat().into_iter().map(move |byte| (kind, byte))
+                        }) {
+                            prop_assert_eq!((kind, byte), model[sent as usize]);
+                            sent += 1;
+                        }
+                    }
+                    Step::Acknowledge(part) => {
+                        acknowledged += (sent - acknowledged) * part / 1000;
+                        prop_assert!(spool.acknowledge(acknowledged).is_ok());
+                        prop_assert!(spool.acknowledge(sent + 1).is_err());
+                    }
+                    Step::Rewind(part) => {
+                        sent = acknowledged + (model.len() as u64 - acknowledged) * part / 1000;
+                        prop_assert!(spool.rewind(sent).is_ok());
+                        prop_assert!(spool.rewind(model.len() as u64 + 1).is_err());
+                        prop_assert!(acknowledged == 0 || spool.rewind(acknowledged - 1).is_err());
+                    }
+                    Step::Resize(capacity) => spool.resize(capacity),
+                }
+                prop_assert_eq!(spool.written(), model.len() as u64);
+                prop_assert_eq!(spool.is_sent(), sent == model.len() as u64);
+                prop_assert_eq!(spool.is_acknowledged(), acknowledged == model.len() as u64);
+                prop_assert!(spool.bytes.len() + spool.segments.len() * FRAME_COST <= WINDOW);
+            }
+            // What is left comes out whole.
+            while let Some((kind, parts)) = spool.send(usize::MAX) {
+                for byte in parts.concat() {
+                    prop_assert_eq!((kind, byte), model[sent as usize]);
+                    sent += 1;
+                }
+            }
+            prop_assert_eq!(sent, model.len() as u64);
+        }
+    }
+}

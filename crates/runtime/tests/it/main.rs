@@ -4,8 +4,10 @@
 
 mod adoption;
 mod commands;
+mod cuts;
 mod files;
 mod forward;
+mod generations;
 mod limits;
 mod protocol;
 mod runtime;

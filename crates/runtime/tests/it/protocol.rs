@@ -10,37 +10,43 @@ use stead_link::{Client, ErrorCode, Frame, GENERATION, Kind, LinkError, Reply, R
 use crate::runtime::{Runtime, TOKEN, script};
 
 /// A peer that speaks frames itself.
-struct Raw {
-    socket: UnixStream,
+pub(crate) struct Raw {
+    pub(crate) socket: UnixStream,
     input: Vec<u8>,
 }
 
 impl Raw {
-    fn dial(runtime: &Runtime) -> Self {
+    pub(crate) fn dial(runtime: &Runtime) -> Self {
         let socket = UnixStream::connect(&runtime.socket).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         Self { socket, input: Vec::new() }
     }
 
-    fn welcome(runtime: &Runtime) -> Self {
+    pub(crate) fn welcome(runtime: &Runtime) -> Self {
+        Self::of_generation(runtime, GENERATION + 1)
+    }
+
+    /// A server whose newest generation is this one.
+    pub(crate) fn of_generation(runtime: &Runtime, newest: u32) -> Self {
         let mut raw = Self::dial(runtime);
-        raw.request(0, &Request::Hello { generation: GENERATION + 1, token: Token::new(TOKEN) });
-        assert!(matches!(raw.reply().unwrap().1, Reply::Welcome { generation: GENERATION, .. }));
+        raw.request(0, &Request::Hello { generation: newest, token: Token::new(TOKEN) });
+        let Some((0, Reply::Welcome { generation, .. })) = raw.reply() else { panic!("no welcome") };
+        assert_eq!(generation, newest.min(GENERATION));
         raw
     }
 
-    fn frame(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
+    pub(crate) fn frame(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
         let mut bytes = Vec::new();
         frame::encode(&mut bytes, Frame { kind, stream, payload }).unwrap();
         self.socket.write_all(&bytes).unwrap();
     }
 
-    fn request(&mut self, stream: u32, request: &Request) {
+    pub(crate) fn request(&mut self, stream: u32, request: &Request) {
         self.frame(Kind::Message, stream, &serde_json::to_vec(request).unwrap());
     }
 
     /// The next message, or `None` at the end.
-    fn reply(&mut self) -> Option<(u32, Reply)> {
+    pub(crate) fn reply(&mut self) -> Option<(u32, Reply)> {
         loop {
             if let Some((frame, used)) = frame::decode(&self.input).unwrap() {
                 let message = (frame.kind == Kind::Message)
@@ -59,7 +65,7 @@ impl Raw {
         }
     }
 
-    fn error(&mut self) -> (u32, ErrorCode) {
+    pub(crate) fn error(&mut self) -> (u32, ErrorCode) {
         match self.reply() {
             Some((stream, Reply::Error { code, .. })) => (stream, code),
             other => panic!("{other:?}"),
