@@ -1,6 +1,7 @@
 //! What tests of every crate share; never shipped.
 //!
 //! * [`database`]: a database of its own for each test, on SQLite and on PostgreSQL.
+//! * [`doubles`]: ports that fail, and a machine on which commands do what a test says.
 //! * [`clock`] and [`ids`]: time and identity that a test decides.
 //! * [`ledger`]: what the clients of a server know, the measure of one that is killed again and again.
 //! * [`samples`]: rows that are right in themselves, to be changed where a test needs it.
@@ -8,6 +9,7 @@
 
 pub mod clock;
 pub mod database;
+pub mod doubles;
 pub mod ids;
 pub mod ledger;
 pub mod samples;

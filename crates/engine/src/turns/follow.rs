@@ -95,7 +95,7 @@ impl Engine {
                     Err(error @ RuntimeError::Lost(_)) if losses < LOSSES => {
                         losses += 1;
                         match self.adopt_again(environment, turn, run.log.bytes).await {
-                            Some(again) => (exec, killed) = (again, false),
+                            Some(again) => (exec, killed, acknowledged) = (again, false, 0),
                             None => break End::Lost(error),
                         }
                     }
