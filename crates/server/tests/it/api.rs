@@ -127,7 +127,9 @@ impl Api {
 
     /// Sends a request and reads the whole answer; None when the server went away meanwhile.
     pub(crate) fn try_send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Answer> {
-        self.open(method, path, headers, body, Framing::Length)?.finish()
+        let answer = self.open(method, path, headers, body, Framing::Length)?.finish()?;
+        crate::documented::check(method, path, &answer);
+        Some(answer)
     }
 
     /// Sends a request and reads the whole answer.

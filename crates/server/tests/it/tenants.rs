@@ -2,105 +2,194 @@
 //! what is no id at all are one answer, whoever asks, operators of the deployment included.
 
 use serde_json::{Value, json};
+use stead_face_frame::Row;
 
 use crate::api::{Answer, Api, Framing};
+use crate::documented::{DOCUMENT, table};
 use crate::objects::text;
 use crate::program::needs_root;
 use crate::server::TestServer;
 
-/// A well-formed identity that nothing has.
-const NOBODY: &str = "018f3c2a7b4c7d3e9f6a5b4c3d2e1f00";
+/// Every route, each with the bodies that it is asked with. A route that is not here fails the sweep. Words between braces are
+/// objects of the other tenant, or, behind `own`, of the one that asks.
+const ROUTES: &[(&str, &str, &[&str])] = &[
+    ("GET", "/v1/uhp", &[""]),
+    ("GET", "/v1/harnesses", &[""]),
+    ("POST", "/v1/harnesses", &[r#"{"base":"shell","environment":"{environment}"}"#]),
+    ("GET", "/v1/harnesses/{harness_id}", &[""]),
+    ("PUT", "/v1/harnesses/{harness_id}", &[r#"{"name":"taken over"}"#, r#"{"environment":"{environment}"}"#]),
+    ("DELETE", "/v1/harnesses/{harness_id}", &[""]),
+    ("GET", "/v1/harnesses/{harness_id}/models", &[""]),
+    ("GET", "/v1/models", &[""]),
+    ("GET", "/v1/models/{model}", &[""]),
+    (
+        "POST",
+        "/v1/responses",
+        &[
+            r#"{"input":"true","metadata":{"harness_id":"{harness}"}}"#,
+            r#"{"input":"true","environment":"{environment}","metadata":{"harness_id":"{own harness}"}}"#,
+            r#"{"input":"true","metadata":{"harness_id":"{own harness}","environment":"{environment}"}}"#,
+            r#"{"input":"true","previous_response_id":"{response}"}"#,
+            r#"{"input":"true","previous_response_id":"{running}","metadata":{"harness_id":"{own harness}"}}"#,
+            r#"{"input":[{"type":"input_file","file_id":"{upload}"}],"metadata":{"harness_id":"{own harness}"}}"#,
+            r#"{"input":[{"type":"input_file","file_id":"{artifact}"}],"metadata":{"harness_id":"{own harness}"}}"#,
+            r#"{"input":[{"content":[{"type":"input_file","file_id":"{upload}"}],"role":"user"}],
+                "metadata":{"harness_id":"{own harness}"}}"#,
+        ],
+    ),
+    ("GET", "/v1/responses/{response_id}", &[""]),
+    ("DELETE", "/v1/responses/{response_id}", &[""]),
+    ("GET", "/v1/responses/{response_id}/input_items", &[""]),
+    ("POST", "/v1/responses/{response_id}/cancel", &[""]),
+    ("GET", "/v1/sessions", &[""]),
+    ("GET", "/v1/sessions/{session_id}", &[""]),
+    ("DELETE", "/v1/sessions/{session_id}", &[""]),
+    ("GET", "/v1/sessions/{session_id}/turns", &[""]),
+    ("POST", "/v1/sessions/{session_id}/cancel", &[""]),
+    ("GET", "/v1/sessions/{session_id}/files", &[""]),
+    ("GET", "/v1/sessions/{session_id}/files/archive", &[""]),
+    ("DELETE", "/v1/traces/{session_id}", &[""]),
+    ("POST", "/v1/files", &["no form"]),
+    ("GET", "/v1/containers/{container_id}/files/{file_id}/content", &[""]),
+    ("GET", "/v1/containers/{container_id}/files/{file_id}/pdf", &[""]),
+    ("GET", "/v1/environments", &[""]),
+    ("POST", "/v1/environments", &["no name"]),
+    ("GET", "/v1/environments/runtimes", &[""]),
+    ("GET", "/v1/environments/packages/check", &[""]),
+    ("GET", "/v1/environments/{environment_id}", &[""]),
+    ("PUT", "/v1/environments/{environment_id}", &[r#"{"name":"taken over"}"#]),
+    ("DELETE", "/v1/environments/{environment_id}", &[""]),
+    ("GET", "/v1/environments/{environment_id}/harnesses", &[""]),
+    ("GET", "/v1/environments/{environment_id}/files", &[""]),
+    ("GET", "/v1/environments/{environment_id}/files/", &[""]),
+    ("PUT", "/v1/environments/{environment_id}/files/", &["taken over"]),
+    ("PATCH", "/v1/environments/{environment_id}/files/", &[r#"{"executable":true}"#]),
+    ("DELETE", "/v1/environments/{environment_id}/files/", &[""]),
+    ("GET", "/v1/environments/{environment_id}/files/{*path}", &[""]),
+    ("PUT", "/v1/environments/{environment_id}/files/{*path}", &["taken over"]),
+    ("PATCH", "/v1/environments/{environment_id}/files/{*path}", &[r#"{"executable":true}"#]),
+    ("DELETE", "/v1/environments/{environment_id}/files/{*path}", &[""]),
+    ("POST", "/v1/environments/{environment_id}/directories", &[r#"{"path":"d"}"#]),
+    (
+        "POST",
+        "/v1/environments/{environment_id}/import",
+        &["no archive", r#"{"git":{"url":"https://host.example/a.git"}}"#],
+    ),
+    ("POST", "/v1/environments/{environment_id}/build", &[""]),
+    ("GET", "/v1/environments/{environment_id}/builds/{version}", &[""]),
+    ("GET", "/v1/environments/{environment_id}/versions", &[""]),
+    ("POST", "/v1/environments/{environment_id}/versions/{version}/activate", &[""]),
+    ("GET", "/stead/v1/server", &[""]),
+    ("GET", "/stead/v1/openapi.json", &[""]),
+    ("GET", "/stead/v1/workspaces", &[""]),
+    ("POST", "/stead/v1/workspaces", &["no name"]),
+    ("GET", "/stead/v1/keys", &[""]),
+    (
+        "POST",
+        "/stead/v1/keys",
+        &[r#"{"name":"k","workspace":"{workspace}"}"#, r#"{"name":"k","workspace":"{workspace name}"}"#],
+    ),
+    ("DELETE", "/stead/v1/keys/{id}", &[""]),
+    ("POST", "/stead/v1/collect", &[""]),
+    ("GET", "/stead/v1/usage", &[""]),
+    ("GET", "/stead/v1/audit", &[""]),
+    ("POST", "/stead/v1/projects/{project}/build", &[""]),
+    ("GET", "/stead/v1/projects/{project}/builds/{number}", &[""]),
+    ("GET", "/stead/v1/projects/{project}/builds/{number}/log", &[""]),
+    ("POST", "/stead/v1/projects/{project}/builds/{number}/cancel", &[""]),
+    ("DELETE", "/stead/v1/projects/{project}/versions/{number}", &[""]),
+    ("GET", "/stead/v1/turns/{turn}", &[""]),
+    ("GET", "/stead/v1/turns/{turn}/output", &[""]),
+];
 
-/// Every route with an id in its path or query, each with a body that it would take; `[workspace]` ones are for operators.
-const ROUTES: &[(&str, &str, &str)] = &[
-    ("GET", "/v1/environments/{environment}", ""),
-    ("PUT", "/v1/environments/{environment}", r#"{"name":"taken over"}"#),
-    ("DELETE", "/v1/environments/{environment}", ""),
-    ("GET", "/v1/environments/{environment}/harnesses", ""),
-    ("GET", "/v1/environments/{environment}/files", ""),
-    ("GET", "/v1/environments/{environment}/files?under=d", ""),
-    ("GET", "/v1/environments/{environment}/files/", ""),
-    ("GET", "/v1/environments/{environment}/files/a.txt", ""),
-    ("HEAD", "/v1/environments/{environment}/files/a.txt", ""),
-    ("PUT", "/v1/environments/{environment}/files/a.txt", "taken over"),
-    ("PATCH", "/v1/environments/{environment}/files/a.txt", r#"{"executable":true}"#),
-    ("DELETE", "/v1/environments/{environment}/files/a.txt", ""),
-    ("POST", "/v1/environments/{environment}/directories", r#"{"path":"d"}"#),
-    ("POST", "/v1/environments/{environment}/import?replace=1", "no archive"),
-    ("POST", "/v1/environments/{environment}/import", r#"{"git":{"url":"https://host.example/a.git"}}"#),
-    ("POST", "/v1/environments/{environment}/build", ""),
-    ("POST", "/v1/environments/{environment}/build?fresh=1", ""),
-    ("GET", "/v1/environments/{environment}/builds/1", ""),
-    ("GET", "/v1/environments/{environment}/versions", ""),
-    ("POST", "/v1/environments/{environment}/versions/1/activate", ""),
-    ("GET", "/v1/harnesses/{harness}", ""),
-    ("PUT", "/v1/harnesses/{harness}", r#"{"name":"taken over"}"#),
-    ("DELETE", "/v1/harnesses/{harness}", ""),
-    ("GET", "/v1/harnesses/{harness}/models", ""),
-    ("GET", "/v1/sessions?harness={harness}", ""),
-    ("GET", "/v1/sessions/{session}", ""),
-    ("DELETE", "/v1/sessions/{session}", ""),
-    ("DELETE", "/v1/traces/{session}", ""),
-    ("GET", "/v1/sessions/{session}/turns", ""),
-    ("POST", "/v1/sessions/{session}/cancel", ""),
-    ("GET", "/v1/sessions/{session}/files", ""),
-    ("GET", "/v1/sessions/{session}/files/archive", ""),
-    ("GET", "/v1/responses/{response}", ""),
-    ("GET", "/v1/responses/{running}", ""),
-    ("GET", "/v1/responses/{running}?stream=true", ""),
-    ("GET", "/v1/responses/{response}/input_items", ""),
-    ("POST", "/v1/responses/{running}/cancel", ""),
-    ("DELETE", "/v1/responses/{response}", ""),
-    ("GET", "/v1/containers/{container}/files/{artifact}/content", ""),
-    ("HEAD", "/v1/containers/{container}/files/{artifact}/content", ""),
-    ("GET", "/v1/containers/{container}/files/{artifact}/pdf", ""),
-    ("GET", "/v1/containers/{own container}/files/{artifact}/content", ""),
-    ("GET", "/v1/containers/{own container}/files/{upload}/content", ""),
-    ("DELETE", "/stead/v1/keys/{key}", ""),
-    ("GET", "/stead/v1/keys?workspace={workspace}", ""),
-    ("GET", "/stead/v1/keys?workspace={workspace name}", ""),
-    ("DELETE", "/stead/v1/keys/{key}?workspace={workspace}", ""),
-    ("POST", "/stead/v1/projects/{environment}/build", ""),
-    ("GET", "/stead/v1/projects/{environment}/builds/1", ""),
-    ("GET", "/stead/v1/projects/{environment}/builds/1/log", ""),
-    ("POST", "/stead/v1/projects/{environment}/builds/1/cancel", ""),
-    ("DELETE", "/stead/v1/projects/{environment}/versions/1", ""),
-    ("GET", "/stead/v1/turns/{response}", ""),
-    ("GET", "/stead/v1/turns/{turn}", ""),
-    ("GET", "/stead/v1/turns/{turn}/output", ""),
-    ("GET", "/stead/v1/turns/{running}/output", ""),
-    // Ids in bodies.
-    ("POST", "/v1/harnesses", r#"{"base":"shell","environment":"{environment}"}"#),
-    ("PUT", "/v1/harnesses/{own harness}", r#"{"environment":"{environment}"}"#),
-    ("POST", "/v1/responses", r#"{"input":"true","metadata":{"harness_id":"{harness}"}}"#),
-    (
-        "POST",
-        "/v1/responses",
-        r#"{"input":"true","environment":"{environment}","metadata":{"harness_id":"{own harness}"}}"#,
-    ),
-    (
-        "POST",
-        "/v1/responses",
-        r#"{"input":"true","metadata":{"harness_id":"{own harness}","environment":"{environment}"}}"#,
-    ),
-    ("POST", "/v1/responses", r#"{"input":"true","previous_response_id":"{response}"}"#),
-    (
-        "POST",
-        "/v1/responses",
-        r#"{"input":"true","previous_response_id":"{running}","metadata":{"harness_id":"{own harness}"}}"#,
-    ),
-    (
-        "POST",
-        "/v1/responses",
-        r#"{"input":[{"type":"input_file","file_id":"{upload}"}],"metadata":{"harness_id":"{own harness}"}}"#,
-    ),
-    (
-        "POST",
-        "/v1/responses",
-        r#"{"input":[{"type":"input_file","file_id":"{artifact}"}],"metadata":{"harness_id":"{own harness}"}}"#,
-    ),
-    ("POST", "/stead/v1/keys", r#"{"name":"k","workspace":"{workspace}"}"#),
-    ("POST", "/stead/v1/keys", r#"{"name":"k","workspace":"{workspace name}"}"#),
+/// What stands in a path, and the kind of object whose place it is. A name that is not here fails the sweep.
+const PLACES: &[(&str, &str)] = &[
+    ("harness_id", "harness"),
+    ("response_id", "running"),
+    ("session_id", "session"),
+    ("container_id", "container"),
+    ("file_id", "artifact"),
+    ("environment_id", "environment"),
+    ("project", "environment"),
+    ("turn", "running"),
+    ("id", "key"),
+    // No identities: what they name belongs to what stands before them.
+    ("version", "1"),
+    ("number", "1"),
+    ("*path", "a.txt"),
+    ("model", "nothing"),
+];
+
+/// Parameters in which an id may stand.
+const NAMING: [&str; 4] = ["harness", "cursor", "workspace", "starting_after"];
+/// Parameters in which none may.
+const PLAIN: [&str; 15] = [
+    "limit",
+    "after",
+    "under",
+    "executable",
+    "X-Stead-Executable",
+    "replace",
+    "fresh",
+    "stream",
+    "manager",
+    "spec",
+    "from",
+    "Range",
+    "Last-Event-ID",
+    "Idempotency-Key",
+    "before",
+];
+
+/// Fields of bodies in which an id may stand; each is in a body of [`ROUTES`].
+const NAMING_FIELDS: [&str; 5] = ["environment", "harness_id", "previous_response_id", "workspace", "input"];
+/// Fields in which none may.
+const PLAIN_FIELDS: [&str; 45] = [
+    "base",
+    "name",
+    "default_model",
+    "system_prompt",
+    "mcp_servers",
+    "skills",
+    "plugins",
+    "disabled_tools",
+    "max_step",
+    "timeout_seconds",
+    "stead_network",
+    "mode",
+    "hosts",
+    "model",
+    "metadata",
+    "stead_version",
+    "stream",
+    "background",
+    "instructions",
+    "store",
+    "max_output_tokens",
+    "file",
+    "purpose",
+    "description",
+    "entry",
+    "packages",
+    "pip",
+    "npm",
+    "apt",
+    "runtime",
+    "python",
+    "stead_build_network",
+    "executable",
+    "path",
+    "git",
+    "url",
+    "ref",
+    "stead_ssh_key",
+    "stead_known_hosts",
+    "replace",
+    "verbs",
+    "include",
+    "tools",
+    "fresh",
+    "temperature",
 ];
 
 /// Lists, none of which may name anything of another workspace.
@@ -147,6 +236,11 @@ impl Tenant {
         Self { api, objects }
     }
 
+    /// The object of a kind; what is no kind stands for itself.
+    fn object<'a>(&'a self, kind: &'a str) -> &'a str {
+        self.objects.iter().find(|(known, _)| *known == kind).map_or(kind, |(_, id)| id)
+    }
+
     fn ids(&self) -> impl Iterator<Item = &str> {
         self.objects.iter().filter(|(kind, _)| *kind != "workspace name").map(|(_, id)| id.as_str())
     }
@@ -176,46 +270,44 @@ impl Tenant {
         .to_vec()
     }
 
-    /// Asks every route for what the other has.
-    fn finds_nothing_of(&self, theirs: &Tenant, is_operator: bool) {
-        let send = |method: &str, path: &str, body: &str| {
-            let kind = if body.starts_with('{') { "application/json" } else { "application/octet-stream" };
-            let headers = [("Content-Type", kind)];
-            let opened = self.api.open(method, path, &headers, body.as_bytes(), Framing::Length).unwrap();
-            match method {
-                // It has the length of a body that does not come.
-                "HEAD" => Answer { status: opened.status, headers: opened.headers, body: Vec::new() },
-                _ => opened.finish().unwrap(),
-            }
+    /// A request as comparable text.
+    fn ask(&self, method: &str, path: &str, body: &str, echoed: &[String]) -> (u16, Vec<(String, String)>, String) {
+        let kind = if body.starts_with('{') { "application/json" } else { "application/octet-stream" };
+        let opened = self.api.open(method, path, &[("Content-Type", kind)], body.as_bytes(), Framing::Length).unwrap();
+        let answer = match method {
+            // It has the length of a body that does not come.
+            "HEAD" => Answer { status: opened.status, headers: opened.headers, body: Vec::new() },
+            _ => opened.finish().unwrap(),
         };
-        let mut wrong = Vec::new();
-        for &(method, path, body) in ROUTES {
-            if is_operator && (path.contains("{workspace") || body.contains("{workspace")) {
+        crate::documented::check(method, path, &answer);
+        comparable(&answer, echoed)
+    }
+
+    /// Asks every route for what the other has: in every place where an id may stand, every id that the other has, as it is and
+    /// respelled as the kind that the place is for.
+    fn finds_nothing_of(&self, theirs: &Tenant, is_operator: bool) {
+        let mut sweep = Sweep { own: self, theirs, wrong: Vec::new(), asked: 0 };
+        for Row { route, .. } in table() {
+            let (method, path) = (route.method.as_str(), route.path);
+            let Some((_, _, bodies)) = ROUTES.iter().find(|row| (row.0, row.1) == (method, path)) else {
+                sweep.wrong.push(format!("{method} {path} has no row in the sweep"));
                 continue;
-            }
-            let ask = |other: &dyn Fn(&str, &str) -> String| {
-                let filled = |template| self.filled(template, theirs, other);
-                let answer = send(method, &filled(path), &filled(body));
-                comparable(&answer, theirs.objects.iter().map(|(kind, id)| other(kind, id)))
             };
-            let foreign = ask(&|_, id| id.to_owned());
-            let expected = match path {
-                // A filter that nothing fits, and a path that is wrong whoever's it is.
-                "/v1/sessions?harness={harness}" => 200,
-                "/v1/environments/{environment}/files/" => 422,
-                _ => 404,
-            };
-            if foreign.0 != expected {
-                wrong.push(format!("{method} {path} {body}: {} {}", foreign.0, foreign.2));
-            }
-            for (what, answer) in [("made up", ask(&|_, id| made_up(id))), ("no id", ask(&|_, _| "nothing".to_owned()))]
-            {
-                if foreign != answer {
-                    wrong.push(format!("{method} {path} {body}: foreign {foreign:?}, {what} {answer:?}"));
+            for body in *bodies {
+                sweep.paths(method, path, body);
+                if !(is_operator && body.contains("{workspace")) {
+                    sweep.bodies(method, path, body);
                 }
             }
+            sweep.queries(method, path, is_operator);
         }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let known: Vec<(String, &str)> =
+            table().iter().map(|row| (row.route.method.to_string(), row.route.path)).collect();
+        for (method, path, _) in ROUTES {
+            assert!(known.contains(&((*method).to_owned(), path)), "{method} {path} is no route any more");
+        }
+        assert!(sweep.wrong.is_empty(), "{}", sweep.wrong.join("\n"));
+        assert!(sweep.asked > 1000, "the sweep asked {} times", sweep.asked);
         for path in LISTS {
             let listed = self.api.get(path).ok().to_string();
             assert_eq!(theirs.ids().find(|id| listed.contains(id)), None, "{path}: {listed}");
@@ -223,15 +315,186 @@ impl Tenant {
     }
 }
 
+/// An identity that nothing has, of the same moment: what an id says by itself is no secret.
 fn made_up(id: &str) -> String {
-    id.split_once('_').map_or_else(|| "nowhere".to_owned(), |(prefix, _)| format!("{prefix}_{NOBODY}"))
+    match id.len().checked_sub(8) {
+        Some(front) if id.contains('_') => format!("{}5b3c2d1e", &id[..front]),
+        _ => "nowhere".to_owned(),
+    }
+}
+
+/// The sweep of one tenant through the routes.
+struct Sweep<'a> {
+    own: &'a Tenant,
+    theirs: &'a Tenant,
+    wrong: Vec<String>,
+    asked: usize,
+}
+
+impl Sweep<'_> {
+    /// Every id of the other, as it is and as an object of that kind would be called.
+    fn foreign(&self, kind: &str) -> Vec<String> {
+        let prefix = self.own.object(kind).split_once('_').map(|(prefix, _)| prefix.to_owned());
+        let mut ids: Vec<String> = self.theirs.ids().map(str::to_owned).collect();
+        if let Some(prefix) = prefix {
+            let respelled: Vec<String> =
+                ids.iter().filter_map(|id| Some(format!("{prefix}_{}", id.split_once('_')?.1))).collect();
+            ids.extend(respelled);
+        }
+        ids.sort();
+        ids.dedup();
+        ids
+    }
+
+    /// Asks with a foreign id and with a made-up one.
+    fn compare(&mut self, method: &str, ask: &dyn Fn(&str) -> (String, String), id: &str, allowed: &[u16]) {
+        let mut answers = Vec::new();
+        for id in [id, &made_up(id)] {
+            let (path, body) = ask(id);
+            answers.push((self.own.ask(method, &path, &body, &[id.to_owned()]), path, body));
+            self.asked += 1;
+        }
+        let [(foreign, path, body), (other, ..)] = &answers[..] else { unreachable!("two were asked for") };
+        if !allowed.contains(&foreign.0) {
+            self.wrong.push(format!("{method} {path} {body}: {} {}", foreign.0, foreign.2));
+        }
+        if foreign != other {
+            self.wrong.push(format!("{method} {path} {body}: foreign {foreign:?}, made up {other:?}"));
+        }
+    }
+
+    fn paths(&mut self, method: &str, template: &str, body: &str) {
+        let names: Vec<&str> = template.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
+        for name in &names {
+            let Some((_, kind)) = PLACES.iter().find(|(place, _)| place == name) else {
+                self.wrong.push(format!("{method} {template}: nobody says what `{name}` is"));
+                continue;
+            };
+            if *kind == "a.txt" {
+                continue;
+            }
+            // The rest of the path is the own one's, or is the other's as well.
+            for others in [self.own, self.theirs] {
+                if std::ptr::eq(others, self.theirs) && names.len() == 1 {
+                    continue;
+                }
+                let ask = |id: &str| {
+                    let path = names.iter().fold(template.to_owned(), |path, other| {
+                        let kind = PLACES.iter().find(|(place, _)| place == other).map_or("", |(_, kind)| kind);
+                        let filled = if other == name { id } else { others.object(kind) };
+                        path.replace(&format!("{{{other}}}"), filled)
+                    });
+                    (path, self.own.filled(body, self.own, |_, id| id.to_owned()))
+                };
+                let allowed: &[u16] = if template.ends_with("/files/") { &[422] } else { &[404] };
+                for id in self.foreign(kind) {
+                    self.compare(method, &ask, &id, allowed);
+                    if method == "GET" {
+                        self.compare("HEAD", &ask, &id, allowed);
+                    }
+                }
+                let (nothing, foreign) = (ask("nothing"), ask(self.theirs.object(kind)));
+                let nothing = self.own.ask(method, &nothing.0, &nothing.1, &["nothing".to_owned()]);
+                let foreign = self.own.ask(method, &foreign.0, &foreign.1, &[self.theirs.object(kind).to_owned()]);
+                if nothing != foreign {
+                    self.wrong.push(format!("{method} {template} {body}: foreign {foreign:?}, no id {nothing:?}"));
+                }
+            }
+        }
+    }
+
+    fn bodies(&mut self, method: &str, template: &str, body: &str) {
+        for (kind, _) in &self.own.objects {
+            let place = format!("{{{kind}}}");
+            if !body.contains(&place) {
+                continue;
+            }
+            let path = PLACES.iter().fold(template.to_owned(), |path, (name, kind)| {
+                path.replace(&format!("{{{name}}}"), self.own.object(kind))
+            });
+            let mut ids = self.foreign(kind);
+            ids.push(self.theirs.object(kind).to_owned());
+            for id in ids {
+                let ask = |id: &str| {
+                    let filled = body.replace(&place, id);
+                    (path.clone(), self.own.filled(&filled, self.own, |_, id| id.to_owned()))
+                };
+                self.compare(method, &ask, &id, &[404]);
+            }
+        }
+    }
+
+    fn queries(&mut self, method: &str, template: &str, is_operator: bool) {
+        let item = &DOCUMENT["paths"][template.replace("{*", "{")][method.to_ascii_lowercase()];
+        for parameter in item["parameters"].as_array().unwrap() {
+            let name = text(&parameter["name"]);
+            if parameter["in"] == "path" || PLAIN.contains(&name) {
+                continue;
+            }
+            if !NAMING.contains(&name) {
+                self.wrong.push(format!("{method} {template}: nobody says whether `{name}` may be an id"));
+            }
+            if name == "workspace" && is_operator {
+                continue;
+            }
+            let path = PLACES.iter().fold(template.to_owned(), |path, (name, kind)| {
+                path.replace(&format!("{{{name}}}"), self.own.object(kind))
+            });
+            let kind = match name {
+                "harness" => "harness",
+                "cursor" => "session",
+                "workspace" => "workspace",
+                _ => "running",
+            };
+            let mut ids = self.foreign(kind);
+            ids.push(self.theirs.object("workspace name").to_owned());
+            for id in ids {
+                let ask = |id: &str| (format!("{path}?{name}={id}&stream=0"), String::new());
+                self.compare(method, &ask, &id, if name == "workspace" { &[404] } else { &[200, 400] });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_field_of_a_body_is_known_to_name_something_or_not_to() {
+    fn names(value: &Value, found: &mut std::collections::BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                if let Some(Value::Object(properties)) = object.get("properties") {
+                    found.extend(properties.keys().cloned());
+                }
+                if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
+                    names(DOCUMENT.pointer(reference.trim_start_matches('#')).unwrap(), found);
+                }
+                object.values().for_each(|inner| names(inner, found));
+            }
+            Value::Array(list) => list.iter().for_each(|inner| names(inner, found)),
+            _ => {}
+        }
+    }
+    let mut found = std::collections::BTreeSet::new();
+    for item in DOCUMENT["paths"].as_object().unwrap().values() {
+        for operation in item.as_object().unwrap().values() {
+            names(&operation["requestBody"], &mut found);
+        }
+    }
+    let swept: String = ROUTES.iter().flat_map(|(_, _, bodies)| bodies.iter().copied()).collect();
+    for name in NAMING_FIELDS {
+        assert!(swept.contains(&format!("\"{name}\":")), "no body of the sweep has `{name}`");
+    }
+    let unknown: Vec<&String> = found
+        .iter()
+        .filter(|name| !NAMING_FIELDS.contains(&name.as_str()) && !PLAIN_FIELDS.contains(&name.as_str()))
+        .collect();
+    assert!(unknown.is_empty(), "nobody says whether {unknown:?} may be ids");
 }
 
 /// An answer without what differs between any two: status, headers, body.
-fn comparable(answer: &Answer, echoed: impl Iterator<Item = String>) -> (u16, Vec<(String, String)>, String) {
+fn comparable(answer: &Answer, echoed: &[String]) -> (u16, Vec<(String, String)>, String) {
     let without = ["date", "x-request-id", "content-length"];
     let headers = answer.headers.iter().filter(|(name, _)| !without.contains(&name.as_str())).cloned().collect();
-    (answer.status, headers, echoed.fold(answer.text(), |text, id| text.replace(&id, "ID")))
+    (answer.status, headers, echoed.iter().fold(answer.text(), |text, id| text.replace(id, "ID")))
 }
 
 #[test]
