@@ -54,6 +54,7 @@ impl Host {
         let leases = config.data.join("environments/slots");
         let each = config.slots_of_one_workspace();
         let slots = Slots::open(leases.clone(), config.slots, each).map_err(failed("open the slots", &leases))?;
+        slots.remove_unfinished().map_err(failed("clear the slots", &leases))?;
         let users = ids::claim(&config)?;
         let registries = Registries::parse(&config.registry_hosts)?;
         let cgroups = CgroupManager::detect(&config.cgroup_prefix).map_err(cgroup_failed)?;

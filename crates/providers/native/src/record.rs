@@ -87,7 +87,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    const RECORD: &'static str = "record.json";
+    pub(crate) const RECORD: &'static str = "record.json";
 
     /// Opens the directory, making it when it is missing.
     pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
@@ -148,9 +148,13 @@ impl Files {
     /// Every environment that has a directory, whether or not it has a record.
     pub(crate) fn list(&self) -> io::Result<Vec<EnvironmentId>> {
         let entries = fs::read_dir(&self.directory)?;
-        let id = |name: &str| format!("{}_{name}", EnvironmentId::PREFIX).parse().ok();
-        Ok(entries.flatten().filter_map(|entry| id(entry.file_name().to_str()?)).collect())
+        Ok(entries.flatten().filter_map(|entry| environment_of(entry.file_name().to_str()?)).collect())
     }
+}
+
+/// Whose a directory of that name is.
+pub(crate) fn environment_of(directory: &str) -> Option<EnvironmentId> {
+    format!("{}_{directory}", EnvironmentId::PREFIX).parse().ok()
 }
 
 /// Reads a file; `None` when it is missing or was never finished.

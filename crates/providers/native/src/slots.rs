@@ -96,6 +96,24 @@ impl Slots {
         }
     }
 
+    /// All leases in a directory; none when there is no such directory.
+    pub(crate) fn read_all(directory: &Path) -> io::Result<Vec<(u32, Option<Lease>)>> {
+        if !directory.exists() {
+            return Ok(Vec::new());
+        }
+        Self { directory: directory.to_owned(), count: 0, each: 0, workspaces: Mutex::default() }.list()
+    }
+
+    /// Removes what an earlier process was about to give the name of a slot. Nobody else may be at it.
+    pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)?.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Leases the lowest free slot.
     pub(crate) fn lease(&self, lease: &Lease) -> io::Result<Leased> {
         let mut workspaces = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +197,11 @@ impl Slots {
     fn write(&self, lease: &Lease) -> io::Result<PathBuf> {
         let temporary = self.directory.join(format!(".{:016x}", rand::random::<u64>()));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(&serde_json::to_vec(lease)?)?;
+        if let Err(error) = file.write_all(&serde_json::to_vec(lease)?) {
+            // There is a name for it even where there is no room for its contents.
+            let _ = fs::remove_file(&temporary);
+            return Err(error);
+        }
         Ok(temporary)
     }
 }

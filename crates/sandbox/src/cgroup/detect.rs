@@ -72,6 +72,46 @@ pub(super) fn detect(prefix: &str, others: Others) -> Result<CgroupManager, Cgro
     Ok(manager)
 }
 
+/// How far down a version 2 hierarchy services are looked for.
+const DEPTH: u32 = 6;
+
+/// What there is of a service's groups, wherever it runs. Makes nothing.
+pub(super) fn existing(prefix: &str) -> Result<CgroupManager, CgroupError> {
+    let path = "/proc/self/mountinfo";
+    let mounts =
+        fs::read_to_string(path).map_err(|source| CgroupError::Io { action: "read", path: path.into(), source })?;
+    let mut manager = CgroupManager {
+        unified: None,
+        unified_controllers: BTreeSet::new(),
+        legacy: BTreeMap::new(),
+        notes: Vec::new(),
+    };
+    for hierarchy in parse_mounts(&mounts) {
+        match hierarchy {
+            Hierarchy::Legacy { mount, controllers } => {
+                let base = mount.join(prefix);
+                if base.is_dir() {
+                    manager.legacy.extend(controllers.into_iter().map(|controller| (controller, base.clone())));
+                }
+            }
+            Hierarchy::Unified { mount } => {
+                manager.unified = manager.unified.or_else(|| beneath(&mount, prefix, DEPTH));
+            }
+        }
+    }
+    Ok(manager)
+}
+
+fn beneath(directory: &Path, name: &str, depth: u32) -> Option<PathBuf> {
+    let found = directory.join(name);
+    if found.is_dir() {
+        return Some(found);
+    }
+    let entries = fs::read_dir(directory).ok().filter(|_| depth > 0)?.flatten();
+    let mut directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.find_map(|entry| beneath(&entry.path(), name, depth - 1))
+}
+
 /// Makes our directory beneath the service's own group and hands it the controllers there are.
 fn prepare_unified(
     mount: &Path,

@@ -49,6 +49,21 @@ impl CgroupManager {
         detect::detect(prefix, Others::Leave)
     }
 
+    /// The groups that are there of whatever service has `prefix`, for one that looks at what it left: nothing is made. Finds groups
+    /// and their members; says nothing of controllers.
+    ///
+    /// # Errors
+    /// As [`CgroupManager::detect`].
+    pub fn existing(prefix: &str) -> Result<Self, CgroupError> {
+        check_name(prefix)?;
+        detect::existing(prefix)
+    }
+
+    /// Where a group is, in as many hierarchies as have it.
+    pub fn places(&self, name: &str) -> Vec<PathBuf> {
+        self.directories(name).into_iter().filter(|directory| directory.is_dir()).collect()
+    }
+
     /// Where a controller is, if anywhere.
     pub fn version_of(&self, controller: Controller) -> Option<Version> {
         if self.unified_controllers.contains(&controller) {

@@ -24,6 +24,8 @@ mod node;
 mod observed;
 mod registries;
 mod request;
+#[cfg(feature = "otlp")]
+mod telemetry;
 mod tools;
 mod upload;
 mod use_cases;
@@ -43,6 +45,7 @@ use control::{Control, Leaving};
 use entering::Entered;
 use leaving::{Ending, Signals};
 use listen::Listening;
+pub(crate) use native::left_over;
 use wiring::Parts;
 pub(crate) use wiring::{python_candidates, uv_candidates};
 
@@ -119,7 +122,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
         flags.push(Flag { key: "runtime.path", value: path.display().to_string(), flag: "--runtime" });
     }
     let settings = arguments.configuration.settings(flags)?;
-    logging::start(&settings.log);
+    let _logging = logging::start(&settings)?;
     descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use stead_outbound::Dialer;
-use stead_provider_native::{NativeConfig, NativeProvider, RuntimeProgram};
+use stead_provider_native::{Leftover, NativeConfig, NativeProvider, RuntimeProgram, leftovers};
 
+use super::node;
 use crate::config::Settings;
 
 /// Opens the provider; blocking.
@@ -31,6 +32,16 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.ca_bundle.clone_from(&settings.native.ca_bundle);
     NativeProvider::open(config, Arc::new(Dialer::system(Vec::new())))
         .context("failed to open the native provider; `stead doctor` says what is missing")
+}
+
+/// Everything of a data directory on this machine. Blocking; makes nothing.
+pub(crate) fn left_over(settings: &Settings) -> std::io::Result<Vec<Leftover>> {
+    let data = &settings.data_directory;
+    match node::known(data)? {
+        Some(node) => leftovers(data, &data.join("run"), &cgroup_prefix(&node), settings.native.slots),
+        // No server was ever started there.
+        None => Ok(Vec::new()),
+    }
 }
 
 /// The digest of the runtime that was built with this program: another one that lies beside it is not run. A program that was

@@ -10,18 +10,26 @@ use stead_domain::ports::IdSource;
 
 use crate::adapters::RandomIds;
 
+/// The name, if there is one yet.
+pub(super) fn known(data: &Path) -> std::io::Result<Option<String>> {
+    match std::fs::read_to_string(data.join("node")) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads the name, making one on the first start.
 pub(super) fn name(data: &Path) -> anyhow::Result<String> {
     let path = data.join("node");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            let name = text.trim();
+    match known(data) {
+        Ok(Some(name)) => {
             if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
                 bail!("{} does not hold a name", path.display());
             }
-            Ok(name.to_owned())
+            Ok(name)
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+        Ok(None) => {
             let name = format!("node-{}", RandomIds.uuid_v7().simple());
             let temporary = data.join("node.new");
             let write = || {

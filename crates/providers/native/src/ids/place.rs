@@ -38,6 +38,11 @@ impl Place {
     }
 }
 
+/// The first id of slot 0, where the service of a data directory has ids of its own.
+pub(crate) fn remembered(data: &Path) -> io::Result<Option<u32>> {
+    Ok(Place::read(data)?.and_then(|place| place.uid_base))
+}
+
 /// Finds out whose ids this service has, and notes it. `environments` is there, and nothing of this service runs yet. Blocking.
 pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
     let data = config.data.canonicalize().map_err(failed("find the data directory", &config.data))?;

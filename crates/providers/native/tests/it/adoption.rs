@@ -9,6 +9,7 @@ use stead_domain::limit::Limit;
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{BuildSandboxes, Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
+use stead_provider_native::{LeftoverKind, Owner};
 
 use crate::builds::build;
 use crate::fixture::{Alone, Fixture, Ids, Mode, alone, is_alone, known, mode, plain, process, run, until};
@@ -79,6 +80,26 @@ async fn sessions_of_a_killed_service_go_on() {
     let pid = |index: usize| told["made"][index]["pid"].as_i64().unwrap();
     let (kept, foreign, dead) = (environment(0), environment(1), environment(2));
     assert!((0..3).all(|index| is_alive(pid(index))), "nothing of a session ends with the service");
+    // All of it is found, and whose it is.
+    let owner = |index| Owner::Environment { environment: environment(index) };
+    let slots = fixture.left(LeftoverKind::Slot);
+    assert_eq!(slots[..3], [0, 1, 2].map(|slot| (slot.to_string(), owner(slot))));
+    assert!(matches!(&slots[3..], [(name, Owner::Build { directories })] if name == "3" && directories.len() == 1));
+    let owners = |kind| fixture.left(kind).into_iter().map(|(_, owner)| owner).collect::<Vec<_>>();
+    assert_eq!(owners(LeftoverKind::EnvironmentDirectory), [0, 1, 2].map(owner));
+    let directories = owners(LeftoverKind::RunDirectory);
+    assert!(directories.len() == 4 && (0..3).all(|index| directories.contains(&owner(index))), "{directories:?}");
+    let processes = fixture.left(LeftoverKind::Process);
+    for index in 0..3 {
+        assert!(processes.contains(&(pid(index).to_string(), owner(index))), "{processes:?}");
+        let all = processes.iter().filter(|(_, found)| *found == owner(index)).count();
+        assert!(all >= 2, "a runtime and what it runs: {processes:?}");
+    }
+    assert!(processes.iter().any(|(_, owner)| matches!(owner, Owner::Build { .. })), "{processes:?}");
+    assert!(processes.iter().all(|(_, owner)| *owner != Owner::Nobody), "{processes:?}");
+    let groups = owners(LeftoverKind::ControlGroup);
+    assert!(mode() == Mode::User || (0..3).all(|index| groups.contains(&owner(index))), "{groups:?}");
+    assert!(fixture.left(LeftoverKind::Mount).is_empty(), "what a sandbox mounts, it alone sees");
     // One of them dies while nobody watches.
     let process_1 = rustix::process::Pid::from_raw(pid(2) as i32).unwrap();
     rustix::process::kill_process(process_1, rustix::process::Signal::KILL).unwrap();
@@ -139,6 +160,9 @@ time.sleep(50)'";
     }
     assert!(!provider.inspect(foreign).await.unwrap().exists && fixture.leases().is_empty());
     provider.shutdown().await.unwrap();
+    for kind in [LeftoverKind::Process, LeftoverKind::ControlGroup, LeftoverKind::Slot, LeftoverKind::RunDirectory] {
+        assert_eq!(fixture.left(kind), []);
+    }
 }
 
 /// The service that hands over: a session with a download under way, and one request after the other.

@@ -13,7 +13,9 @@ use stead_domain::ports::{
     Exec, ExecEvent, ExecExit, ExecRequest, IdSource, Outcome, OutputStream, Program, Provider, Runtime, StartSpec,
 };
 use stead_outbound::Dialer;
-use stead_provider_native::{NativeConfig, NativeProvider, RuntimeProgram, UIDS_PER_SLOT};
+use stead_provider_native::{
+    LeftoverKind, NativeConfig, NativeProvider, Owner, RuntimeProgram, UIDS_PER_SLOT, leftovers,
+};
 use stead_sandbox::cgroup::CgroupManager;
 use tempfile::TempDir;
 
@@ -155,6 +157,14 @@ impl Fixture {
 
     pub(crate) fn manager(&self) -> CgroupManager {
         CgroupManager::detect(&self.config.cgroup_prefix).unwrap()
+    }
+
+    /// What is there of this fixture, of one kind, with whose it is.
+    pub(crate) fn left(&self, kind: LeftoverKind) -> Vec<(String, Owner)> {
+        let NativeConfig { data, run, cgroup_prefix, slots, .. } = &self.config;
+        let found = leftovers(data, run, cgroup_prefix, *slots).unwrap();
+        let of_kind = found.into_iter().filter(|found| found.kind == kind);
+        of_kind.map(|found| (found.name, found.owner)).collect()
     }
 
     /// The first host user id of slot 0.

@@ -7,6 +7,7 @@ mod disk;
 mod finding;
 mod host;
 mod kernel;
+mod leftovers;
 mod network;
 mod registries;
 mod report;
@@ -30,11 +31,18 @@ server is given, and run it as the user that the server runs as."
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     configuration: ConfigurationArgs,
+    /// List what belongs to the data directory on this machine instead: processes, mounts, control groups, slots of user ids, run
+    /// and environment directories, each with whose it is
+    #[arg(long)]
+    leftovers: bool,
 }
 
 /// Looks at everything and prints it; the status is 1 when something required is missing.
 pub(crate) fn doctor(arguments: &DoctorArgs, json: bool) -> Result<u8, Failure> {
     let settings = arguments.configuration.settings(Vec::new())?;
+    if arguments.leftovers {
+        return leftovers::show(&settings, json).map(|()| 0);
+    }
     let is_root = rustix::process::geteuid().is_root();
     let mut report = Report::new(is_root);
     let (probed_at, disk) = disk::findings(&settings.data_directory);
