@@ -9,6 +9,7 @@
 
 mod auth;
 mod body;
+mod extract;
 mod refusal;
 mod request;
 mod router;

@@ -1,12 +1,13 @@
 //! The audit log: an admin sees that of its workspace, an operator every one.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use stead_domain::Error;
 use stead_domain::audit::AuditEntry;
 
 use super::query::AuditPage;
 use crate::auth::Auditor;
+use crate::extract::Query;
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire;

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use super::builds::{Named, shown};
 use super::named;
 use super::query::Begin;
 use crate::auth::Reader;
+use crate::extract::{Path, Query};
 use crate::refusal::{Answer, too_many_streams};
 use crate::state::FaceState;
 use crate::wire;

@@ -1,12 +1,13 @@
 //! Builds.
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use stead_domain::build::Build;
 
 use super::named;
 use super::query::Fresh;
 use crate::auth::{Reader, Writer};
+use crate::extract::{Path, Query};
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire;

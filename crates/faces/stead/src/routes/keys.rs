@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use http::HeaderMap;
 use stead_domain::key::{Key, Verb};
 use stead_domain::{Error, Result};
@@ -11,6 +11,7 @@ use super::named;
 use super::query::OfWorkspace;
 use crate::auth::KeyKeeper;
 use crate::body;
+use crate::extract::{Path, Query};
 use crate::refusal::Answer;
 use crate::state::FaceState;
 use crate::wire;

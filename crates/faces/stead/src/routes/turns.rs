@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -19,6 +19,7 @@ use stead_engine::{Engine, OutputChunk, TurnView};
 use super::named;
 use super::query::Begin;
 use crate::auth::Reader;
+use crate::extract::{Path, Query};
 use crate::refusal::{Answer, too_many_streams};
 use crate::state::FaceState;
 use crate::wire;
