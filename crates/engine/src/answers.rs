@@ -8,6 +8,7 @@ use stead_domain::ports::{Outcome, ProviderError, StartSpec};
 use stead_domain::time::Timestamp;
 use stead_domain::{Code, Error, Result};
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use crate::engine::Engine;
 use crate::operations::AtIt;
@@ -105,7 +106,9 @@ impl Engine {
         let (sender, mut receiver) = oneshot::channel();
         let (engine, row, place) = (self.clone(), operation.clone(), environment.clone());
         self.supervisor.spawn("ask for an operation", async move {
-            let answer = engine.call(&row, &place).await;
+            let kind = row.kind.as_str();
+            let span = tracing::info_span!("operation", operation.id = %row.id, operation.kind = kind);
+            let answer = engine.call(&row, &place).instrument(span).await;
             if let Err(asked) = sender.send(Asked { answer, at_it }) {
                 engine.settle_late(row, asked).await;
             }

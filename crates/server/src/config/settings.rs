@@ -42,6 +42,8 @@ pub struct Settings {
     pub collection: CollectionSettings,
     /// `[quotas]`
     pub quotas: Quotas,
+    /// `telemetry.otlp_endpoint`
+    pub otlp_endpoint: Option<String>,
     /// `audit.keep`
     pub audit_keep: Duration,
     /// `[log]`
@@ -219,6 +221,7 @@ impl Settings {
                 projects: Some(reader.count("quotas.projects", 1, 10_000_000)),
                 source_files: Some(reader.count("quotas.source_files", 1, 10_000_000)),
             },
+            otlp_endpoint: otlp_endpoint(&mut reader),
             audit_keep: reader.duration("audit.keep"),
             log: log(&mut reader),
             data_directory,
@@ -367,6 +370,14 @@ fn web_address(reader: &mut Reader, key: &str) -> Option<String> {
         _ => reader.refuse(key, format!("`{address}` is not an http or https address")),
     }
     Some(address)
+}
+
+fn otlp_endpoint(reader: &mut Reader) -> Option<String> {
+    let address = web_address(reader, "telemetry.otlp_endpoint");
+    if address.is_some() && !cfg!(feature = "otlp") {
+        reader.refuse("telemetry.otlp_endpoint", "this program was built without the feature `otlp`");
+    }
+    address
 }
 
 fn log(reader: &mut Reader) -> LogSettings {

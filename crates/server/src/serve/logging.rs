@@ -13,20 +13,36 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
 use super::use_cases;
-use crate::config::{LogFormat, LogSettings};
+use crate::client::Failure;
+use crate::config::{LogFormat, Settings};
 
 /// What the targets of this program's own crates begin with.
 const OWN: &str = "stead";
 
-/// Starts logging. A second call changes nothing.
-pub(super) fn start(settings: &LogSettings) {
+/// What logging needs for as long as there is something to log.
+#[derive(Debug, Default)]
+pub(super) struct Logging {
+    #[cfg(feature = "otlp")]
+    _sending: Option<super::telemetry::Sending>,
+}
+
+/// Starts logging, and the export of spans where that is wanted. A second call changes nothing.
+pub(super) fn start(settings: &Settings) -> Result<Logging, Failure> {
+    let log = &settings.log;
     let lines = fmt::layer().with_writer(std::io::stderr);
-    let lines = match settings.format {
+    let lines = match log.format {
         LogFormat::Text => lines.with_ansi(crate::console::colour()).with_target(false).boxed(),
         LogFormat::Json => lines.fmt_fields(json::Fields::default()).event_format(json::Line).boxed(),
     };
-    let layers = registry().with(lines.with_filter(filter(&settings.level))).with(use_cases::layer());
+    let layers = registry().with(lines.with_filter(filter(&log.level))).with(use_cases::layer());
+    #[cfg(feature = "otlp")]
+    if let Some(endpoint) = &settings.otlp_endpoint {
+        let (spans, sending) = super::telemetry::layer(endpoint).map_err(|error| Failure::new(format!("{error:#}")))?;
+        let _ = layers.with(spans).try_init();
+        return Ok(Logging { _sending: Some(sending) });
+    }
     let _ = layers.try_init();
+    Ok(Logging::default())
 }
 
 /// Which lines there are: a level alone is that of this program's own crates.

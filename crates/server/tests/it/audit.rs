@@ -14,6 +14,7 @@ struct Walker {
     api: Api,
     key: String,
     tried: BTreeSet<(String, String)>,
+    requests: usize,
     wrong: Vec<String>,
 }
 
@@ -29,7 +30,8 @@ impl Walker {
             path.push('/');
             path.push_str(if segment.starts_with('{') { ids.next().unwrap() } else { segment });
         }
-        let request = format!("walk-{}", self.tried.len());
+        self.requests += 1;
+        let request = format!("walk-{}", self.requests);
         self.tried.insert((method.to_owned(), route.to_owned()));
         let kind = match body {
             [b'{', ..] => "application/json",
@@ -102,7 +104,7 @@ fn every_route_that_changes_something_leaves_one_entry() {
     let api = Api::of(&server);
     let key = text(&api.get("/stead/v1/keys").ok()["keys"][0]["id"]).to_owned();
     let own_workspace = text(&api.get("/stead/v1/workspaces").ok()["workspaces"][0]["id"]).to_owned();
-    let mut walk = Walker { api: api.clone(), key, tried: BTreeSet::new(), wrong: Vec::new() };
+    let mut walk = Walker { api: api.clone(), key, tried: BTreeSet::new(), requests: 0, wrong: Vec::new() };
     let none = Value::Null;
     let of = |kind: &'static str, id: &str| {
         let id = id.to_owned();

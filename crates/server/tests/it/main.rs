@@ -46,6 +46,7 @@ mod shares;
 mod tasks;
 mod tenants;
 mod toolchain;
+mod traces;
 mod uhp_client;
 mod upgrade;
 mod verbs;

@@ -145,10 +145,9 @@ impl Commands<'_> {
                     }
                     let failed = exit.code != Some(0) || exit.reason != ExitReason::Exited;
                     let failure = failed.then(|| self.failure(&stderr));
-                    if let Some(failure) = &failure {
-                        // The words of a host that was sent credentials may hold them in any shape.
-                        let said = (!self.import.is_private()).then(|| String::from_utf8_lossy(&stderr));
-                        tracing::info!(?exit, ?failure, said = said.as_deref(), "git failed");
+                    if failure.is_some() {
+                        // What it says is the caller's to read: it names what the caller has asked for.
+                        tracing::info!(exit.code = exit.code, exit.reason = ?exit.reason, "git failed");
                     }
                     return Ok(Ended {
                         stdout,
