@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::program::{needs_root, ran, stead};
+use crate::server::TestServer;
 
 /// What doctor says with nothing beyond loopback asked for.
 struct Examined {
@@ -99,6 +100,34 @@ fn as_root_each_session_has_ids_of_its_own_and_limits_are_tried() {
         .filter(|path| path.exists())
         .collect();
     assert!(leftover.is_empty(), "{leftover:?}");
+}
+
+/// What belongs to a data directory is told while a server runs on it, and when one was killed; of a new one there is nothing.
+#[test]
+fn what_belongs_to_a_data_directory_is_listed() {
+    needs_root!();
+    let nowhere = tempfile::tempdir().unwrap();
+    let said = |json: bool, data: &std::path::Path| {
+        let mut command = stead();
+        command.args(["doctor", "--leftovers", "--data"]).arg(data).args(json.then_some("--json"));
+        let ran = ran(&mut command);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    assert_eq!(said(false, nowhere.path()), "nothing\n");
+    let mut server = TestServer::start(&[]);
+    let ran = server.ran(&["run", "-", "--", "bash", "-c", "echo here"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    server.kill();
+    let listed: Value = serde_json::from_str(&said(true, server.data())).unwrap();
+    let kinds = ["process", "control_group", "slot", "run_directory", "environment_directory"];
+    for kind in kinds {
+        let mut all = listed["leftovers"].as_array().unwrap().iter().filter(|found| found["kind"] == kind);
+        let found = all.find(|found| found["owner"]["kind"] == "environment");
+        let owner = &found.unwrap_or_else(|| panic!("no {kind} of an environment in {listed:#}"))["owner"];
+        assert!(owner["environment"].as_str().unwrap().starts_with("env_"), "{owner}");
+    }
+    assert!(said(false, server.data()).contains("process "));
 }
 
 #[test]

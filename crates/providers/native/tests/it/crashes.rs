@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use stead_domain::ports::{BuildSandboxes, Provider};
+use stead_domain::network::NetworkPolicy;
+use stead_domain::ports::{BuildSandboxes, Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
 
 use crate::builds::build;
@@ -79,6 +80,60 @@ fn a_restarted_server_settles_what_was_left() {
         assert_eq!(provider.sweep(&[kept]).await.unwrap().ended, 0, "what this process runs is no leftover");
         assert_eq!(run(&*runtime, "echo alive").await.stdout, "alive\n");
         known(provider.delete(OperationId::new(&Ids), kept).await).unwrap();
+    });
+}
+
+/// The machine was started again: no process, no control group, other numbers; on the disk everything is as it was.
+#[test]
+fn after_the_machine_was_started_again_sessions_are_stopped_and_keep_their_files() {
+    let fixture = Fixture::new();
+    let (environment, workspace) = (EnvironmentId::new(&Ids), WorkspaceId::new(&Ids));
+    let enabled = StartSpec { network: NetworkPolicy::Enabled, ..plain() };
+    let pid = life(async {
+        let provider = fixture.open();
+        known(provider.create(OperationId::new(&Ids), environment, workspace, &enabled).await).unwrap();
+        let runtime = provider.link(environment).await.unwrap();
+        run(&*runtime, "echo before >/workspace/file").await;
+        let sandbox = BuildSandboxes::open(&provider, build(&fixture)).await.unwrap();
+        run(&*sandbox.runtime(), "echo half >/env/p/.venv/half").await;
+        std::mem::forget(sandbox);
+        process(&provider, environment).await
+    });
+    let build = fs::read(fixture.config.run.join("b1/launch.json")).unwrap();
+    let build: serde_json::Value = serde_json::from_slice(&build).unwrap();
+    for pid in [pid, build["pid"].as_i64().unwrap() as i32] {
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    let manager = fixture.manager();
+    for name in manager.list() {
+        manager.kill(&name).and_then(|()| manager.remove(&name)).unwrap();
+    }
+    // By now another process has the number, and was started at the same time after the start of the machine.
+    let own = std::process::id() as i32;
+    for name in ["e0", "b1"] {
+        let launch = fixture.config.run.join(name).join("launch.json");
+        let mut written: serde_json::Value = serde_json::from_slice(&fs::read(&launch).unwrap()).unwrap();
+        written["boot"] = "00000000-0000-0000-0000-000000000000".into();
+        written["pid"] = own.into();
+        written["start_time_ticks"] = stead_sandbox::identity::start_time(own).unwrap().into();
+        fs::write(&launch, written.to_string()).unwrap();
+    }
+    life(async {
+        let provider = fixture.open();
+        let swept = provider.sweep(&[environment]).await.unwrap();
+        assert_eq!((swept.ended, swept.adopted), (0, vec![]));
+        assert_eq!(provider.sweep_builds().await.unwrap(), 0);
+        let seen = provider.inspect(environment).await.unwrap();
+        assert!(seen.exists && !seen.running);
+        assert_eq!(fixture.leases().keys().collect::<Vec<_>>(), ["0"]);
+        assert_eq!(fs::read_dir(&fixture.config.run).unwrap().count(), 0);
+        assert!(fixture.groups().is_empty());
+        known(provider.start(OperationId::new(&Ids), environment, workspace, &enabled).await).unwrap();
+        let runtime = provider.link(environment).await.unwrap();
+        assert_eq!(run(&*runtime, "cat /workspace/file").await.stdout, "before\n");
+        known(provider.delete(OperationId::new(&Ids), environment).await).unwrap();
+        provider.shutdown().await.unwrap();
     });
 }
 
