@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -62,8 +63,11 @@ class Server:
         self.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failure, *_):
         self.stop()
+        if failure:
+            for line in [line for line in self.log if " WARN " in line or " ERROR " in line][-10:]:
+                print(f"  the server's log: {line}", file=sys.stderr)
 
     def start(self):
         """Starts it and returns the seconds until it said that it is ready."""

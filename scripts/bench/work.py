@@ -1,6 +1,7 @@
 """What the clients of the soak do."""
 
 import collections
+import dataclasses
 import io
 import json
 import random
@@ -15,6 +16,13 @@ from server import Client
 KEPT = 6
 """Sessions that one worker has at a time."""
 PROJECTS = 2
+
+
+@dataclasses.dataclass
+class Session:
+    id: str
+    latest: str
+    project: "str | None"
 
 
 class Worker(threading.Thread):
@@ -53,86 +61,98 @@ class Worker(threading.Thread):
 
     # Sessions.
 
-    def start(self):
+    def begin(self):
         while len(self.sessions) >= KEPT:
             self.delete()
         body = {"input": f"echo {self.made()} > kept.txt; head -c 20000 /dev/zero | tr '\\0' a", "metadata": {"harness_id": self.agent}}
+        project = None
         if self.projects and self.draw.random() < 0.5:
             project = self.draw.choice(self.projects)
             self.client.build(project)
             body["metadata"]["environment"] = project
         answer = self.client.call("POST", "/v1/responses", body)
         expect(answer, "completed")
-        self.sessions.append((answer["metadata"]["session_id"], answer["id"]))
+        self.sessions.append(Session(answer["metadata"]["session_id"], answer["id"], project))
 
     def go_on(self):
         """Another task in a session, which may have been stopped because it was idle."""
         if not self.sessions:
-            return self.start()
-        session, latest = self.sessions.popleft()
-        answer = self.client.call("POST", "/v1/responses", {"input": "cat kept.txt", "previous_response_id": latest})
+            return self.begin()
+        session = self.next()
+        answer = self.client.call("POST", "/v1/responses", {"input": "cat kept.txt", "previous_response_id": session.latest})
+        session.latest = answer["id"]
         expect(answer, "completed")
-        self.sessions.append((session, answer["id"]))
+
+    def next(self):
+        """The session that has waited longest; it becomes the last."""
+        self.sessions.rotate(-1)
+        return self.sessions[-1]
 
     def delete(self):
         if self.sessions:
-            self.client.delete_session(self.sessions.popleft()[0])
+            self.client.delete_session(self.sessions.popleft().id)
 
     def cancel(self):
         if not self.sessions:
-            return self.start()
-        session, latest = self.sessions.popleft()
-        body = {"input": "while :; do echo tick; sleep 0.05; done", "previous_response_id": latest, "background": True}
-        started = self.client.call("POST", "/v1/responses", body)
+            return self.begin()
+        session = self.next()
+        body = {"input": "while :; do echo tick; sleep 0.05; done", "previous_response_id": session.latest, "background": True}
+        session.latest = self.client.call("POST", "/v1/responses", body)["id"]
         time.sleep(self.draw.random())
-        self.client.call("POST", f"/v1/responses/{started['id']}/cancel", {})
-        while (answer := self.client.call("GET", f"/v1/responses/{started['id']}"))["status"] in ("queued", "in_progress"):
+        self.client.call("POST", f"/v1/responses/{session.latest}/cancel", {})
+        expect(self.ended(session.latest), "cancelled")
+
+    def ended(self, response):
+        while (answer := self.client.call("GET", f"/v1/responses/{response}"))["status"] in ("queued", "in_progress"):
             time.sleep(0.05)
-        expect(answer, "cancelled")
-        self.sessions.append((session, answer["id"]))
+        return answer
 
     # Clients that leave.
 
     def abandon(self):
         """A stream whose client goes away in the middle; the task ends by itself."""
         if not self.sessions:
-            return self.start()
-        session, latest = self.sessions.popleft()
+            return self.begin()
+        session = self.next()
         url = urllib.parse.urlsplit(self.server.url)
-        body = json.dumps({"input": "for i in $(seq 40); do echo line $i; sleep 0.02; done", "previous_response_id": latest, "stream": True})
-        head = "".join(f"{name}: {value}\r\n" for name, value in self.client.headers.items())
+        script = "for i in $(seq 40); do echo line $i; sleep 0.02; done"
+        body = json.dumps({"input": script, "previous_response_id": session.latest, "stream": True})
         with socket.create_connection((url.hostname, url.port), timeout=60) as raw:
-            raw.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: {url.netloc}\r\n{head}Content-Type: application/json\r\n"
+            raw.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: {url.netloc}\r\n{self.head()}Content-Type: application/json\r\n"
                         f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
             seen = b""
             while b'"response.output_text.delta"' not in seen and (piece := raw.recv(4096)):
                 seen += piece
         start = seen.index(b'"resp_') + 1
-        response = seen[start:seen.index(b'"', start)].decode()
-        while (answer := self.client.call("GET", f"/v1/responses/{response}"))["status"] in ("queued", "in_progress"):
-            time.sleep(0.1)
-        self.sessions.append((session, answer["id"]))
+        session.latest = seen[start:seen.index(b'"', start)].decode()
+        self.ended(session.latest)
 
     def half_a_body(self):
         """A request that never comes whole."""
         url = urllib.parse.urlsplit(self.server.url)
-        head = "".join(f"{name}: {value}\r\n" for name, value in self.client.headers.items())
         with socket.create_connection((url.hostname, url.port), timeout=60) as raw:
-            raw.sendall(f"POST /v1/files HTTP/1.1\r\nHost: {url.netloc}\r\n{head}Content-Type: multipart/form-data; boundary=x\r\n"
+            raw.sendall(f"POST /v1/files HTTP/1.1\r\nHost: {url.netloc}\r\n{self.head()}Content-Type: multipart/form-data; boundary=x\r\n"
                         "Content-Length: 100000\r\n\r\n--x\r\n".encode())
             time.sleep(0.1)
+
+    def head(self):
+        return "".join(f"{name}: {value}\r\n" for name, value in self.client.headers.items())
 
     def come_back(self):
         """A client that begins anew, with what it has on record."""
         self.client = Client(self.server.url, (self.server.data / "admin.key").read_text().strip())
-        for session, _ in self.sessions:
-            self.client.call("GET", f"/v1/sessions/{session}")
+        for session in self.sessions:
+            self.client.call("GET", f"/v1/sessions/{session.id}")
 
     # Projects.
 
     def project(self):
         while len(self.projects) >= PROJECTS:
-            self.client.call("DELETE", "/v1/environments/" + self.projects.pop(0))
+            project = self.projects.pop(0)
+            for session in [session for session in self.sessions if session.project == project]:
+                self.sessions.remove(session)
+                self.client.delete_session(session.id)
+            self.client.call("DELETE", "/v1/environments/" + project)
         made = self.client.project(f"Soak {self.name} {self.made()}")
         self.client.put(made, "setup.sh", b"#!/bin/sh\necho built > built.txt\n")
         self.projects.append(made)
@@ -170,7 +190,7 @@ def expect(answer, status):
 
 
 ACTIONS = {
-    "start": (Worker.start, 6),
+    "start": (Worker.begin, 6),
     "go on": (Worker.go_on, 10),
     "delete": (Worker.delete, 3),
     "cancel": (Worker.cancel, 2),
