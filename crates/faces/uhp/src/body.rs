@@ -12,6 +12,7 @@ use serde_json::json;
 use stead_domain::{Code, Error, Result};
 use stead_engine::{Engine, Spooled};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// The largest JSON body where no file can come along, in bytes.
 pub(crate) const SMALL: u64 = 1 << 20;
@@ -27,8 +28,12 @@ pub(crate) fn too_large(limit: u64) -> Error {
 
 /// Refuses a body that says of itself that it is too large, before any of it is read.
 pub(crate) fn check_length(headers: &HeaderMap, limit: u64) -> Result<()> {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > limit) { Err(too_large(limit)) } else { Ok(()) }
+    if length(headers).is_some_and(|length| length > limit) { Err(too_large(limit)) } else { Ok(()) }
+}
+
+/// How long a body says that it is, in bytes.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn broken_off() -> Error {
@@ -39,6 +44,8 @@ fn broken_off() -> Error {
 pub(crate) async fn bytes(headers: &HeaderMap, body: Body, limit: u64) -> Result<Bytes> {
     check_length(headers, limit)?;
     let mut held = Held::default();
+    // All at once: bodies that take room piece by piece would all stand still with a part of what they need.
+    held.make_room(length(headers).unwrap_or(0)).await?;
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| broken_off())?;
@@ -54,7 +61,7 @@ pub(crate) async fn bytes(headers: &HeaderMap, body: Body, limit: u64) -> Result
 const HELD: usize = 128 << 10;
 /// A body up to this many bytes is held in any case.
 const FREE: usize = 16 << 10;
-/// How long a body waits for room.
+/// How long a body waits for room in all.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HELD)));
@@ -64,16 +71,26 @@ static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new
 struct Held {
     bytes: Vec<u8>,
     room: Option<OwnedSemaphorePermit>,
+    /// When it has waited for long enough.
+    until: Option<Instant>,
 }
 
 impl Held {
     async fn take(&mut self, piece: &[u8]) -> Result<()> {
-        let needed = (self.bytes.len() + piece.len()).saturating_sub(FREE).div_ceil(1 << 10);
+        self.make_room((self.bytes.len() + piece.len()) as u64).await?;
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Waits until there is room for so many bytes.
+    async fn make_room(&mut self, bytes: u64) -> Result<()> {
+        let needed = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(FREE).div_ceil(1 << 10);
         let had = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         if needed > had {
             // In steps, so that a body of many pieces does not ask for each.
             let more = u32::try_from((needed - had).next_multiple_of(64)).unwrap_or(u32::MAX);
-            let room = tokio::time::timeout(PATIENCE, Arc::clone(&ROOM).acquire_many_owned(more)).await;
+            let until = *self.until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let room = tokio::time::timeout_at(until, Arc::clone(&ROOM).acquire_many_owned(more)).await;
             let Ok(Ok(room)) = room else {
                 return Err(Error::new(Code::CapacityExhausted, "the server has no room for this body at the moment"));
             };
@@ -82,7 +99,6 @@ impl Held {
                 none => *none = Some(room),
             }
         }
-        self.bytes.extend_from_slice(piece);
         Ok(())
     }
 }

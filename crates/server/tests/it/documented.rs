@@ -118,6 +118,19 @@ fn the_document_has_every_route_and_no_other_and_is_served_without_a_key() {
     }
 }
 
+/// The document is kept in the repository, so that a change of the interface shows in review. `STEAD_WRITE_DOCUMENT=1` writes it.
+#[test]
+fn the_document_that_is_kept_is_the_one_that_is_served() {
+    let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let mut written = serde_json::to_string_pretty(&*DOCUMENT).unwrap();
+    written.push('\n');
+    if std::env::var_os("STEAD_WRITE_DOCUMENT").is_some() {
+        std::fs::write(place, &written).unwrap();
+    }
+    let kept = std::fs::read_to_string(place).unwrap_or_default();
+    assert!(kept == written, "docs/openapi.json is not what the server serves; STEAD_WRITE_DOCUMENT=1 writes it anew");
+}
+
 #[test]
 fn an_answer_that_is_not_in_the_document_is_noticed() {
     let answer = |status, body: &str| Answer {

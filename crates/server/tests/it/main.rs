@@ -40,6 +40,8 @@ mod probes;
 mod program;
 mod python_locks;
 mod refusals;
+mod resuming;
+mod schemathesis;
 mod server;
 mod serving;
 mod shares;

@@ -393,6 +393,9 @@ impl Sweep<'_> {
                         self.compare("HEAD", &ask, &id, allowed);
                     }
                 }
+                if *kind == "1" || *kind == "nothing" {
+                    continue;
+                }
                 let (nothing, foreign) = (ask("nothing"), ask(self.theirs.object(kind)));
                 let nothing = self.own.ask(method, &nothing.0, &nothing.1, &["nothing".to_owned()]);
                 let foreign = self.own.ask(method, &foreign.0, &foreign.1, &[self.theirs.object(kind).to_owned()]);

@@ -39,7 +39,7 @@ fn first(answer: &[u8]) -> (u16, Value) {
 }
 
 /// The server is as it was: it answers, and nothing in it has panicked or failed.
-fn is_well(server: &TestServer) {
+pub(crate) fn is_well(server: &TestServer) {
     let answer = said(server, b"GET /v1/uhp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert_eq!(first(&answer).0, 200, "{}", String::from_utf8_lossy(&answer));
     let log = server.log();
