@@ -18,6 +18,8 @@ pub const HEADER_LEN: usize = 9;
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// The longest payload that a sender puts into one data frame, in bytes.
 pub const MAX_CHUNK: usize = 32 * 1024;
+/// The same for a runtime from generation 2 on.
+pub const LARGE_CHUNK: usize = 128 * 1024;
 /// What a data frame costs besides its payload, in bytes of credit.
 pub const FRAME_COST: usize = 64;
 /// The credit that each direction of a new stream starts with, in bytes.
@@ -83,13 +85,13 @@ pub const fn cost(payload: usize) -> usize {
     payload + FRAME_COST
 }
 
-/// The longest payload that a sender with this much credit may send now; `None` when it must wait.
-pub const fn affordable(credit: usize) -> Option<usize> {
+/// The longest payload that a sender with this much credit, whose frames hold at most `chunk`, may send now; `None` when it must wait.
+pub const fn affordable(credit: usize, chunk: usize) -> Option<usize> {
     if credit <= FRAME_COST {
         return None;
     }
     let payload = credit - FRAME_COST;
-    Some(if payload < MAX_CHUNK { payload } else { MAX_CHUNK })
+    Some(if payload < chunk { payload } else { chunk })
 }
 
 /// The header of a frame with this payload length.
@@ -111,21 +113,26 @@ pub fn encode(output: &mut Vec<u8>, frame: Frame<'_>) -> Result<(), FrameError> 
     Ok(())
 }
 
+/// The kind, stream and payload length that the header at the start of `input` announces; `None` while that is incomplete.
+pub fn announced(input: &[u8]) -> Option<(Kind, u32, usize)> {
+    let [l0, l1, l2, l3, kind, s0, s1, s2, s3] = *input.first_chunk::<HEADER_LEN>()?;
+    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    Some((Kind::from_byte(kind), u32::from_le_bytes([s0, s1, s2, s3]), length))
+}
+
 /// The first frame of `input` and the bytes it occupies, or `None` while it is incomplete.
 pub fn decode(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
-    let Some((head, rest)) = input.split_first_chunk::<HEADER_LEN>() else {
+    let Some((kind, stream, length)) = announced(input) else {
         return Ok(None);
     };
-    let [l0, l1, l2, l3, kind, s0, s1, s2, s3] = *head;
-    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
     if length > MAX_PAYLOAD {
         return Err(FrameError::TooLong { length });
     }
-    let Some(payload) = rest.get(..length) else {
+    let used = HEADER_LEN + length;
+    let Some(payload) = input.get(HEADER_LEN..used) else {
         return Ok(None);
     };
-    let frame = Frame { kind: Kind::from_byte(kind), stream: u32::from_le_bytes([s0, s1, s2, s3]), payload };
-    Ok(Some((frame, HEADER_LEN + length)))
+    Ok(Some((Frame { kind, stream, payload }, used)))
 }
 
 #[cfg(test)]
@@ -144,11 +151,11 @@ mod tests {
 
     #[test]
     fn credit_pays_for_the_frame_as_well() {
-        assert_eq!(affordable(FRAME_COST), None);
-        assert_eq!(affordable(FRAME_COST + 1), Some(1));
-        assert_eq!(affordable(usize::MAX), Some(MAX_CHUNK));
+        assert_eq!(affordable(FRAME_COST, MAX_CHUNK), None);
+        assert_eq!(affordable(FRAME_COST + 1, MAX_CHUNK), Some(1));
+        assert_eq!(affordable(usize::MAX, MAX_CHUNK), Some(MAX_CHUNK));
         let credit = 1000;
-        assert!(cost(affordable(credit).unwrap()) <= credit);
+        assert!(cost(affordable(credit, MAX_CHUNK).unwrap()) <= credit);
     }
 
     proptest! {

@@ -1,20 +1,20 @@
 //! One connection of a server: its buffers, its streams and their credit.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use stead_link::frame;
-use stead_link::{ErrorCode, Frame, Kind, Reply};
+use stead_link::{ErrorCode, Kind, Reply};
 
 /// A connection has this long to prove the token.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// Nothing is read for a connection while it has this many bytes to take.
 const HIGH_WATER: usize = 256 * 1024;
-/// Buffers that have grown beyond this are given back when they are empty.
+/// Buffers that have grown beyond this are given back when they are empty and no stream is open.
 const KEEP: usize = 8 * 1024;
 /// Streams that one connection may have open.
 pub(crate) const MAX_STREAMS: usize = 512;
@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     streams: BTreeMap<u32, Stream>,
     /// No more is read; it closes when what is to be written has been.
     closing: bool,
+    /// The peer takes no more.
+    broken: bool,
 }
 
 impl Connection {
@@ -62,6 +64,7 @@ impl Connection {
             generation: 0,
             streams: BTreeMap::new(),
             closing: false,
+            broken: false,
         })
     }
 
@@ -141,7 +144,7 @@ impl Connection {
 
     pub(crate) fn restore_input(&mut self, mut input: Vec<u8>, used: usize) {
         input.drain(..used);
-        if input.is_empty() && input.capacity() > KEEP {
+        if input.is_empty() && input.capacity() > KEEP && self.streams.is_empty() {
             input = Vec::new();
         }
         self.input = input;
@@ -149,6 +152,9 @@ impl Connection {
 
     /// Writes what the peer takes; answers whether the peer is still there.
     pub(crate) fn flush(&mut self) -> bool {
+        if self.broken {
+            return false;
+        }
         while self.backlog() > 0 {
             match self.socket.write(&self.output[self.written..]) {
                 Ok(0) => return false,
@@ -161,7 +167,7 @@ impl Connection {
         if self.backlog() == 0 {
             self.written = 0;
             self.output.clear();
-            if self.output.capacity() > KEEP {
+            if self.output.capacity() > KEEP && self.streams.is_empty() {
                 self.output = Vec::new();
             }
         } else if self.written > HIGH_WATER {
@@ -184,32 +190,26 @@ impl Connection {
             // No reply has a value that JSON cannot hold.
             return;
         };
-        self.append(Kind::Message, stream, &payload);
+        self.append(Kind::Message, stream, [&payload, &[]]);
     }
 
     /// Queues a message that costs credit.
     pub(crate) fn send_page(&mut self, stream: u32, reply: &Reply) {
         if let Ok(payload) = serde_json::to_vec(reply) {
             self.spend(stream, payload.len());
-            self.append(Kind::Message, stream, &payload);
+            self.append(Kind::Message, stream, [&payload, &[]]);
         }
     }
 
     /// Queues data; no more than [`Connection::allowance`].
     pub(crate) fn send_data(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
-        self.spend(stream, payload.len());
-        self.append(kind, stream, payload);
+        self.send_parts(kind, stream, [payload, &[]]);
     }
 
     /// Queues data that lies in two places; no more than [`Connection::allowance`].
-    pub(crate) fn send_parts(&mut self, kind: Kind, stream: u32, [first, second]: [&[u8]; 2]) {
-        let length = first.len() + second.len();
-        self.spend(stream, length);
-        if let Ok(header) = frame::header(kind, stream, length) {
-            self.output.extend_from_slice(&header);
-            self.output.extend_from_slice(first);
-            self.output.extend_from_slice(second);
-        }
+    pub(crate) fn send_parts(&mut self, kind: Kind, stream: u32, parts: [&[u8]; 2]) {
+        self.spend(stream, parts.iter().map(|part| part.len()).sum());
+        self.append(kind, stream, parts);
     }
 
     /// Queues an error and ends the stream.
@@ -224,9 +224,25 @@ impl Connection {
         self.send(stream, reply);
     }
 
-    fn append(&mut self, kind: Kind, stream: u32, payload: &[u8]) {
+    /// What is long and has nothing before it goes to the peer at once, and only what the peer does not take is copied.
+    fn append(&mut self, kind: Kind, stream: u32, parts: [&[u8]; 2]) {
+        let length = parts.iter().map(|part| part.len()).sum();
         // Every payload is shorter than a frame by construction: chunks and pages are bounded, messages are small.
-        let _ = frame::encode(&mut self.output, Frame { kind, stream, payload });
+        let Ok(header) = frame::header(kind, stream, length) else { return };
+        let parts = [&header, parts[0], parts[1]];
+        let mut gone = 0;
+        if length >= KEEP && self.backlog() == 0 {
+            match self.socket.write_vectored(&parts.map(IoSlice::new)) {
+                Ok(written) => gone = written,
+                Err(error) if retry(&error) => {}
+                Err(_) => self.broken = true,
+            }
+        }
+        for part in parts {
+            let skipped = gone.min(part.len());
+            gone -= skipped;
+            self.output.extend_from_slice(&part[skipped..]);
+        }
     }
 
     fn spend(&mut self, stream: u32, payload: usize) {
@@ -282,7 +298,8 @@ impl Connection {
         if self.backlog() >= HIGH_WATER {
             return None;
         }
-        frame::affordable(self.streams.get(&id)?.credit)
+        let chunk = if self.generation < 2 { frame::MAX_CHUNK } else { frame::LARGE_CHUNK };
+        frame::affordable(self.streams.get(&id)?.credit, chunk)
     }
 
     /// Whether a message that costs as much as this many bytes may be sent on a stream now.

@@ -23,6 +23,8 @@ use crate::reply::Reply;
 use crate::request::{Request, Token};
 
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+/// Read at once, where a frame is not longer.
+const READ: usize = 16 * 1024;
 /// Messages that cost no credit and wait for a stream's reader. An honest runtime sends a handful.
 const MAX_WAITING_MESSAGES: usize = 64;
 
@@ -191,24 +193,38 @@ impl Table {
             Kind::DataError => Incoming::DataError(Bytes::copy_from_slice(frame.payload)),
             Kind::Unknown(_) => return Ok(()),
         };
-        let mut load = lock(&slot.load);
+        let last = incoming.is_last(slot.kept);
+        slot.enqueue(frame.stream, incoming)?;
+        if last {
+            slot.credit.close();
+            streams.remove(&frame.stream);
+        }
+        Ok(())
+    }
+
+    /// The same for data that is owned already.
+    fn deliver_data(&self, kind: Kind, stream: u32, bytes: Vec<u8>) -> Result<(), LinkError> {
+        let bytes = Bytes::from(bytes);
+        let incoming = if kind == Kind::Data { Incoming::Data(bytes) } else { Incoming::DataError(bytes) };
+        lock(&self.streams).get(&stream).map_or(Ok(()), |slot| slot.enqueue(stream, incoming))
+    }
+}
+
+impl Slot {
+    fn enqueue(&self, stream: u32, incoming: Incoming) -> Result<(), LinkError> {
+        let mut load = lock(&self.load);
         match incoming.cost() {
             Some(cost) => load.cost += cost,
             None => load.messages += 1,
         }
         if load.cost > frame::WINDOW || load.messages > MAX_WAITING_MESSAGES {
             return Err(LinkError::Protocol {
-                reason: format!("stream {} was sent more than it has credit for", frame.stream),
+                reason: format!("stream {stream} was sent more than it has credit for"),
             });
         }
         drop(load);
-        let last = incoming.is_last(slot.kept);
         // A handle that was dropped does not read; the stream still ends in order.
-        let _ = slot.incoming.send(incoming);
-        if last {
-            slot.credit.close();
-            streams.remove(&frame.stream);
-        }
+        let _ = self.incoming.send(incoming);
         Ok(())
     }
 }
@@ -223,7 +239,14 @@ async fn read(mut reader: OwnedReadHalf, mut buffer: BytesMut, table: Arc<Table>
                 let _ = buffer.split_to(used);
             }
             Ok(None) => {
-                if let Err(error) = fill(&mut reader, &mut buffer).await {
+                let read = match long_data(&buffer) {
+                    Some((kind, stream, length)) => {
+                        let payload = rest_of(&mut reader, &mut buffer, length).await;
+                        payload.and_then(|payload| table.deliver_data(kind, stream, payload))
+                    }
+                    None => fill(&mut reader, &mut buffer).await,
+                };
+                if let Err(error) = read {
                     break error;
                 }
             }
@@ -234,6 +257,26 @@ async fn read(mut reader: OwnedReadHalf, mut buffer: BytesMut, table: Arc<Table>
     };
     tracing::debug!(%reason, "link closed");
     table.close(reason);
+}
+
+/// The kind, stream and length of an incomplete data frame at the start of the buffer that is worth memory of its own, so that its
+/// bytes are written there and nowhere else. No stream has credit for a longer one than this allows.
+fn long_data(buffer: &[u8]) -> Option<(Kind, u32, usize)> {
+    let (kind, stream, length) = frame::announced(buffer)?;
+    let long = matches!(kind, Kind::Data | Kind::DataError) && (2 * READ..=frame::WINDOW).contains(&length);
+    long.then_some((kind, stream, length))
+}
+
+/// Reads the payload of a frame whose beginning is all that is in the buffer.
+async fn rest_of(reader: &mut OwnedReadHalf, buffer: &mut BytesMut, length: usize) -> Result<Vec<u8>, LinkError> {
+    let mut payload = Vec::with_capacity(length);
+    payload.extend_from_slice(&buffer[frame::HEADER_LEN..]);
+    buffer.clear();
+    while payload.len() < length {
+        let mut rest = (&mut *reader).take((length - payload.len()) as u64);
+        took(rest.read_buf(&mut payload).await)?;
+    }
+    Ok(payload)
 }
 
 async fn write(mut writer: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Vec<u8>>, table: Arc<Table>) {
@@ -248,8 +291,12 @@ async fn write(mut writer: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Ve
 }
 
 async fn fill(reader: &mut OwnedReadHalf, buffer: &mut BytesMut) -> Result<(), LinkError> {
-    buffer.reserve(frame::MAX_CHUNK);
-    match reader.read_buf(buffer).await {
+    buffer.reserve(READ);
+    took(reader.read_buf(buffer).await)
+}
+
+fn took(read: std::io::Result<usize>) -> Result<(), LinkError> {
+    match read {
         Ok(0) => Err(LinkError::Disconnected { reason: "the runtime closed it".to_owned() }),
         Ok(_) => Ok(()),
         Err(error) => Err(disconnected(&error)),

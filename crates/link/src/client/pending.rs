@@ -6,7 +6,7 @@ use crate::frame;
 
 /// The runtime is told in portions of this cost. It is less than the least room that a runtime gives a command, so a command that waits
 /// for an acknowledgement is always one that a caller can give.
-const PORTION: usize = frame::WINDOW / 16;
+const PORTION: usize = frame::WINDOW / 8;
 
 /// The frames that are not acknowledged, and what is acknowledged and not told.
 pub(super) struct Pending {

@@ -12,9 +12,6 @@ use std::collections::VecDeque;
 use stead_link::Kind;
 use stead_link::frame::{FRAME_COST, WINDOW};
 
-/// Room is given back when there is nothing in it and it is more than this, in bytes.
-const KEEP: usize = 4 * 1024;
-
 /// Bytes of one stream that follow each other.
 struct Segment {
     kind: Kind,
@@ -158,9 +155,8 @@ impl Spool {
             self.segments.pop_front();
             self.next.0 = self.next.0.saturating_sub(1);
         }
-        if self.bytes.is_empty() && self.bytes.capacity() > KEEP {
+        if self.bytes.is_empty() && self.bytes.capacity() > self.capacity {
             self.bytes = VecDeque::new();
-            self.segments = VecDeque::new();
         }
         Ok(())
     }

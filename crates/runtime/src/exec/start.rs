@@ -15,6 +15,8 @@ use crate::supervisor::orders::{self, Plan};
 
 /// The running program itself. It need not have a name in the environment's file system.
 const THIS_PROGRAM: &str = "/proc/self/exe";
+/// What the pipe of standard output holds, in bytes: whoever writes much is stopped less often.
+const PIPE_BYTES: usize = 256 * 1024;
 /// The longest script, in bytes.
 const MAX_SCRIPT: u64 = 64 << 20;
 
@@ -84,6 +86,8 @@ pub(super) fn start(request: &ExecRequest, script: Option<Script>) -> Result<Sta
     };
     let (stdout_end, stdout) = pipe()?;
     let (stderr_end, stderr) = pipe()?;
+    // Where the user has too many pages in pipes already, it stays as small as it is.
+    let _ = rustix::pipe::fcntl_setpipe_size(&stdout_end, PIPE_BYTES);
     let outputs = [unblocked(stdout_end)?, unblocked(stderr_end)?];
     let (control, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)

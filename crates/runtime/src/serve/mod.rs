@@ -26,12 +26,12 @@ use crate::{hardening, processes};
 /// Connections that are served at one time; more wait in the listener's queue. A server needs one.
 const MAX_CONNECTIONS: usize = 8;
 /// One portion of any copy.
-const SCRATCH: usize = 32 * 1024;
+const SCRATCH: usize = frame::LARGE_CHUNK;
 /// How long nothing is accepted after a failure to.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What the spools of all commands may hold together, in bytes, and what each may at least.
 const SPOOLS: usize = 2 << 20;
-const SPOOL_LEAST: usize = 32 * 1024;
+const SPOOL_LEAST: usize = 48 * 1024;
 /// How long the goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
