@@ -73,11 +73,11 @@ impl Document {
     /// The document as JSON.
     pub fn write(&self) -> Result<Value, DocumentError> {
         let mut schemas = Schemas::new();
-        let (mut paths, mut tags) = (Map::new(), Vec::new());
+        let (mut paths, mut tags, mut refusals) = (Map::new(), Vec::new(), Map::new());
         for part in &self.parts {
             tags.push(json!({ "name": part.tag }));
             for row in &part.rows {
-                let operation = operation(part, row, &mut schemas);
+                let operation = operation(part, row, &mut schemas, &mut refusals);
                 let path = paths.entry(path_of(row.route.path)).or_insert_with(|| json!({}));
                 path[row.route.method.as_str().to_ascii_lowercase()] = operation;
             }
@@ -89,6 +89,7 @@ impl Document {
             "paths": paths,
             "components": {
                 "schemas": schemas.finish()?,
+                "responses": refusals,
                 "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
             },
         }))
@@ -148,7 +149,7 @@ fn contents(contents: &[Content], generator: &mut SchemaGenerator) -> Value {
     Value::Object(written)
 }
 
-fn operation(part: &Part, row: &Row, schemas: &mut Schemas) -> Value {
+fn operation(part: &Part, row: &Row, schemas: &mut Schemas, all_refusals: &mut Map<String, Value>) -> Value {
     let (route, says) = (&row.route, &row.operation);
     let path = path_of(route.path);
     let mut parameters: Vec<Value> = names_in(&path)
@@ -181,7 +182,10 @@ fn operation(part: &Part, row: &Row, schemas: &mut Schemas) -> Value {
     for status in refusals(row) {
         let description = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
         let content = json!({ "application/json": { "schema": refusal } });
-        answers.insert(status.to_string(), answer(description.unwrap_or("Refused"), content));
+        // Each refusal of a face is written once: there are a dozen on every route.
+        let name = format!("{}{status}", part.tag);
+        answers.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
+        all_refusals.entry(name).or_insert_with(|| answer(description.unwrap_or("Refused"), content));
     }
     let verbs: Vec<&str> = route.verbs.iter().map(|verb| verb.as_str()).collect();
     let mut operation = json!({

@@ -61,6 +61,10 @@ pub(crate) fn check(method: &str, path: &str, answer: &Answer) {
     let Some(described) = operation["responses"].get(answer.status.to_string()) else {
         panic!("the document has no such status: {what}");
     };
+    let described = match described["$ref"].as_str() {
+        Some(reference) => DOCUMENT.pointer(reference.trim_start_matches('#')).unwrap(),
+        None => described,
+    };
     if method == "HEAD" || answer.body.is_empty() {
         return;
     }
