@@ -93,7 +93,7 @@ impl TestServer {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
         let log = Arc::new(Mutex::new(String::new()));
-        let (process, url) = spawn(data.path(), &settings, user, &log);
+        let (process, url) = spawn(data.path(), &settings, user, &[], &log);
         Self { data, uids, user, settings, process, url, log }
     }
 
@@ -135,11 +135,27 @@ impl TestServer {
         self.process.wait().unwrap();
     }
 
-    /// Asks the process to end and returns its exit status and how long that took.
+    /// Asks the process to end with all that it runs, and returns its exit status and how long that took.
     pub(crate) fn terminate(&mut self) -> (Option<i32>, Duration) {
-        let began = Instant::now();
+        self.signal(rustix::process::Signal::INT);
+        self.wait_for_end()
+    }
+
+    /// Asks the process to end and to leave its sessions to the next one, and returns as `terminate` does.
+    pub(crate) fn hand_over(&mut self) -> (Option<i32>, Duration) {
+        self.signal(rustix::process::Signal::TERM);
+        self.wait_for_end()
+    }
+
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until the process has ended in good order, and returns its exit status and how long that took.
+    pub(crate) fn wait_for_end(&mut self) -> (Option<i32>, Duration) {
+        let began = Instant::now();
         while began.elapsed() < PATIENCE {
             if let Some(status) = self.process.try_wait().unwrap() {
                 return (status.code(), began.elapsed());
@@ -204,16 +220,28 @@ impl TestServer {
     pub(crate) fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
         self.settings.push(("server.listen".to_owned(), address));
-        let (process, url) = spawn(self.data.path(), &self.settings, self.user, &self.log);
+        let (process, url) = spawn(self.data.path(), &self.settings, self.user, &[], &self.log);
         self.process = process;
         self.url = url;
+    }
+
+    /// Starts another process, which takes this one's place; returns when it is ready, with the exit status of the one that went.
+    pub(crate) fn take_over(&mut self) -> Option<i32> {
+        let (process, url) = spawn(self.data.path(), &self.settings, self.user, &["--take-over"], &self.log);
+        assert_eq!(url, self.url, "the new process answers where the old one did");
+        std::mem::replace(&mut self.process, process).wait().unwrap().code()
+    }
+
+    /// Starts another process with these arguments on the same data, which is expected to end by itself.
+    pub(crate) fn tried(&self, arguments: &[&str]) -> Ran {
+        ran(&mut serving(self.data.path(), &self.settings, self.user, arguments))
     }
 
     /// The same where it may die before it is ready; whether it is.
     pub(crate) fn start_if_it_lives(&mut self) -> bool {
         let address = self.url.trim_start_matches("http://").to_owned();
         self.settings.push(("server.listen".to_owned(), address));
-        match try_spawn(self.data.path(), &self.settings, self.user, &self.log) {
+        match try_spawn(self.data.path(), &self.settings, self.user, &[], &self.log) {
             Ok((process, url)) => {
                 self.process = process;
                 self.url = url;
@@ -247,8 +275,7 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         // A stop in good order lets the server take its sandboxes down; a crash test has ended it already.
         if self.process.try_wait().ok().flatten().is_none() {
-            let pid = rustix::process::Pid::from_child(&self.process);
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            self.signal(rustix::process::Signal::INT);
             let began = Instant::now();
             while began.elapsed() < PATIENCE && self.process.try_wait().ok().flatten().is_none() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -263,8 +290,31 @@ impl Drop for TestServer {
     }
 }
 
-fn spawn(data: &Path, settings: &[(String, String)], user: Option<u32>, log: &Arc<Mutex<String>>) -> (Child, String) {
-    try_spawn(data, settings, user, log).unwrap_or_else(|ended| {
+/// The command of a server process.
+fn serving(data: &Path, settings: &[(String, String)], user: Option<u32>, arguments: &[&str]) -> Command {
+    let mut command = stead();
+    if let Some(user) = user {
+        command = stead_at(&data.join("stead"));
+        command.uid(user).gid(user).current_dir(data);
+    }
+    command.arg("serve").arg("--data").arg(data).args(arguments).stderr(Stdio::piped()).stdout(Stdio::null());
+    for (key, value) in settings {
+        match key.contains('.') {
+            true => command.env(format!("STEAD__{}", key.replace('.', "__").to_uppercase()), value),
+            false => command.env(key, value),
+        };
+    }
+    command
+}
+
+fn spawn(
+    data: &Path,
+    settings: &[(String, String)],
+    user: Option<u32>,
+    arguments: &[&str],
+    log: &Arc<Mutex<String>>,
+) -> (Child, String) {
+    try_spawn(data, settings, user, arguments, log).unwrap_or_else(|ended| {
         let log = log.lock().unwrap();
         panic!("the server did not become ready ({ended}); is stead-runtime built beside it?\n{log}");
     })
@@ -275,20 +325,10 @@ fn try_spawn(
     data: &Path,
     settings: &[(String, String)],
     user: Option<u32>,
+    arguments: &[&str],
     log: &Arc<Mutex<String>>,
 ) -> Result<(Child, String), String> {
-    let mut command = stead();
-    if let Some(user) = user {
-        command = stead_at(&data.join("stead"));
-        command.uid(user).gid(user).current_dir(data);
-    }
-    command.arg("serve").arg("--data").arg(data).stderr(Stdio::piped()).stdout(Stdio::null());
-    for (key, value) in settings {
-        match key.contains('.') {
-            true => command.env(format!("STEAD__{}", key.replace('.', "__").to_uppercase()), value),
-            false => command.env(key, value),
-        };
-    }
+    let mut command = serving(data, settings, user, arguments);
     let mut process = command.spawn().unwrap();
     let lines = BufReader::new(process.stderr.take().unwrap());
     let (ready, url) = std::sync::mpsc::channel();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use stead_testkit::ledger::Random;
 
 use super::leftovers::nothing;
+use super::oracle::Excuses;
 use super::postgres::Postgres;
 use super::team::Team;
 use crate::api::Api;
@@ -36,7 +37,7 @@ fn under(
     server: &mut TestServer,
     team: &mut Team,
     (round, seed): (u32, u64),
-    excuses: &[&str],
+    excuses: Excuses,
     blow: impl FnOnce(&mut TestServer, &mut Random),
 ) {
     let seeded = Random::of(seed);
@@ -86,7 +87,7 @@ fn a_killed_runtime_costs_what_ran_in_it_and_nothing_else() {
     let mut server = TestServer::start(&USUAL);
     let mut team = Team::new(&server);
     for place in seeds(3) {
-        under(&mut server, &mut team, place, &[""], |server, random| {
+        under(&mut server, &mut team, place, Excuses::BROKEN, |server, random| {
             for _ in 0..3 {
                 let found = runtimes(server);
                 if let Some(pid) = random.pick(&found) {
@@ -109,7 +110,7 @@ fn a_killed_proxy_costs_nothing() {
         server.children().into_iter().find(|(_, command)| command.starts_with("stead-egress")).map(|(pid, _)| pid)
     };
     for place in seeds(2) {
-        under(&mut server, &mut team, place, &[], |server, random| {
+        under(&mut server, &mut team, place, Excuses::NONE, |server, random| {
             for _ in 0..3 {
                 proxy(server).into_iter().for_each(kill);
                 std::thread::sleep(Duration::from_millis(random.below(400)));
@@ -164,7 +165,25 @@ fn a_machine_that_was_started_again_has_lost_nothing_that_was_acknowledged() {
     let mut server = TestServer::start(&USUAL);
     let mut team = Team::new(&server);
     for place in seeds(2) {
-        under(&mut server, &mut team, place, &["interrupted"], |server, _| restart_the_host(server));
+        under(&mut server, &mut team, place, Excuses::KILLED, |server, _| restart_the_host(server));
+    }
+    finish(&server, &mut team);
+}
+
+#[test]
+fn a_server_that_is_stopped_hands_its_tasks_to_the_next_one() {
+    needs_root!();
+    let mut server = TestServer::start(&[USUAL.as_slice(), &[("sessions.orphan_grace", "5s")]].concat());
+    let mut team = Team::new(&server);
+    for place in seeds(3) {
+        under(&mut server, &mut team, place, Excuses::STOPPED, |server, random| {
+            if random.chance(50) {
+                server.hand_over();
+                server.start_again();
+            } else {
+                server.take_over();
+            }
+        });
     }
     finish(&server, &mut team);
 }
@@ -176,7 +195,7 @@ fn a_store_that_hangs_or_dies_costs_time_and_nothing_that_was_acknowledged() {
     let mut server = TestServer::start(&[USUAL.as_slice(), &[("database.url", &postgres.url())]].concat());
     let mut team = Team::new(&server);
     for (round, seed) in seeds(3) {
-        under(&mut server, &mut team, (round, seed), &[], |_, random| match round % 3 {
+        under(&mut server, &mut team, (round, seed), Excuses::NONE, |_, random| match round % 3 {
             0 => {
                 postgres.hang();
                 std::thread::sleep(Duration::from_millis(500 + random.below(2500)));
@@ -216,7 +235,7 @@ fn a_full_disk_refuses_and_loses_nothing_that_was_acknowledged() {
     let mut team = Team::new(&server);
     let filler = data.join("filler");
     for place in seeds(2) {
-        under(&mut server, &mut team, place, &["interrupted", "disk", "full", "limit"], |_, random| {
+        under(&mut server, &mut team, place, Excuses::FULL, |_, random| {
             let mut file = std::fs::File::create(&filler).unwrap();
             while std::io::Write::write_all(&mut file, &[7; 65_536]).is_ok() {}
             std::thread::sleep(Duration::from_millis(500 + random.below(1000)));
@@ -224,7 +243,7 @@ fn a_full_disk_refuses_and_loses_nothing_that_was_acknowledged() {
         });
         server.kill();
         server.start_again();
-        let faults = team.faults(&server, &["interrupted"]);
+        let faults = team.faults(&server, Excuses::KILLED);
         assert!(faults.is_empty(), "{place:?}, after a kill: {faults:#?}");
     }
     finish(&server, &mut team);

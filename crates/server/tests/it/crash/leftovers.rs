@@ -28,6 +28,13 @@ fn below(path: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// Whether a control group is that of a proxy which the server has started itself.
+fn is_of_the_proxy(server: &TestServer, group: &Path) -> bool {
+    let pids = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let own: Vec<String> = server.children().into_iter().map(|(pid, _)| pid.to_string()).collect();
+    pids.lines().any(|pid| own.iter().any(|own| own == pid))
+}
+
 /// Everything that nobody owns.
 fn strays(server: &TestServer, owned: &Owned) -> Vec<String> {
     let mut strays = Vec::new();
@@ -49,7 +56,7 @@ fn strays(server: &TestServer, owned: &Owned) -> Vec<String> {
     strays.extend(runs.filter(|name| !named(name)).map(|name| format!("run/{name}")));
     for group in server.groups() {
         for child in below(&group).into_iter().filter(|child| group.join(child).is_dir()) {
-            if child != "egress" && !named(&child) {
+            if !named(&child) && !is_of_the_proxy(server, &group.join(&child)) {
                 strays.push(format!("{}/{child}", group.display()));
             }
         }

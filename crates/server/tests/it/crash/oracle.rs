@@ -17,12 +17,33 @@ use crate::objects::text;
 /// How long anything may take to come to its end when the server is back.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What may have ended something before its end: words in its reason or its message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Excuses {
+    pub(super) tasks: &'static [&'static str],
+    pub(super) builds: &'static [&'static str],
+    /// Whether the disk was full, which tasks meet as well and say in their own words.
+    pub(super) full: bool,
+}
+
+impl Excuses {
+    /// After this, everything runs to its end.
+    pub(super) const NONE: Self = Self { tasks: &[], builds: &[], full: false };
+    /// A server that was killed has interrupted whatever ran.
+    pub(super) const KILLED: Self = Self { tasks: &["interrupted"], builds: &["interrupted"], full: false };
+    /// One that was stopped has handed tasks over.
+    pub(super) const STOPPED: Self = Self { tasks: &[], builds: &["interrupted"], full: false };
+    /// A sandbox that was killed is said to be lost in many words.
+    pub(super) const BROKEN: Self = Self { tasks: &[""], builds: &[""], full: false };
+    /// A disk that was full has stopped whatever wanted to write.
+    pub(super) const FULL: Self = Self { full: true, ..Self::BROKEN };
+}
+
 /// What is known from outside of the server.
 pub(super) struct View<'a> {
     pub(super) counter: &'a Counter,
     pub(super) data: &'a Path,
-    /// What may have ended a task or a build before its end: words in the reason or the message.
-    pub(super) excuses: &'a [&'a str],
+    pub(super) excuses: Excuses,
 }
 
 /// A turn as the server lists it.
@@ -250,12 +271,20 @@ impl Client {
         for place in 0..self.sessions[at].tasks.len() {
             let task = self.sessions[at].tasks[place].clone();
             let Some(turn) = turns.iter().find(|turn| turn.name == task.name) else { continue };
-            let found = task.faults(&turn.end, view.counter.of(&task.name), !view.excuses.is_empty());
+            if view.excuses.full && turn.end.text.contains("No space left on device") {
+                // What it could not write is its own; that it did not run again was looked at.
+                let task = &mut self.sessions[at].tasks[place];
+                (task.end, task.until, task.leaves) = (Some(turn.end.clone()), None, None);
+                task.says.clone_from(&turn.end.text);
+                task.hampered = true;
+                continue;
+            }
+            let found = task.faults(&turn.end, view.counter.of(&task.name), !view.excuses.tasks.is_empty());
             faults.extend(found.into_iter().map(|fault| format!("{}: {fault}", task.name)));
             if turn.end.status == "failed" && task.end.is_none() {
                 let response = self.read(&format!("/v1/responses/{}", turn.response)).unwrap_or_default();
                 let reason = &response["error"]["detail"]["stead_reason"];
-                if !view.excuses.iter().any(|excuse| text(reason).contains(excuse)) {
+                if !view.excuses.tasks.iter().any(|excuse| text(reason).contains(excuse)) {
                     faults.push(format!("{} failed: {}", task.name, response["error"]));
                 }
             }
@@ -354,9 +383,9 @@ impl Client {
             build.end = end;
             build.until = None;
             let error = text(&version["error"]);
-            let excused = view.excuses.iter().any(|excuse| error.contains(excuse));
+            let excused = view.excuses.builds.iter().any(|excuse| error.contains(excuse));
             let expected = excused || (error.contains("cancelled") && build.cancelled);
-            if build.end.as_deref() == Some("failed") && !expected {
+            if is_new && build.end.as_deref() == Some("failed") && !expected {
                 faults.push(format!("{name}: build {number} failed: {error}"));
             }
             let place = view.data.join("projects");

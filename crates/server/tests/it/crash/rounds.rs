@@ -10,6 +10,7 @@ use stead_engine::MOMENTS;
 use stead_testkit::ledger::Random;
 
 use super::leftovers::nothing;
+use super::oracle::Excuses;
 use super::team::Team;
 use crate::program::needs_root;
 use crate::server::TestServer;
@@ -82,6 +83,12 @@ impl Siege {
         std::fs::rename(new, &self.arm).unwrap();
     }
 
+    /// Whether the server dies right after it was ready.
+    fn dies_soon(&mut self) -> bool {
+        std::thread::sleep(Duration::from_millis(50));
+        self.server.is_dead()
+    }
+
     /// One round; the moment of the death, and how much was in flight then.
     fn round(&mut self, round: u32, seed: &Random, moment: Option<&'static str>) -> (String, usize) {
         let mut random = seed.part(0);
@@ -92,9 +99,16 @@ impl Siege {
         let mut died_at = "a time".to_owned();
         let began = Instant::now();
         let mut is_dead = false;
-        if let Some(moment) = moment {
+        if moment == Some("turn.taken_over") {
+            // It is handed over first.
+            self.server.hand_over();
+            is_dead = true;
+        } else if let Some(moment) = moment {
             let armed = format!("{moment}:{}", nth(moment, &mut random));
             self.arm(&armed);
+            if moment == "turn.handed_over" {
+                self.server.signal(rustix::process::Signal::TERM);
+            }
             while !is_dead && began.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(1));
                 is_dead = self.server.is_dead();
@@ -117,7 +131,16 @@ impl Siege {
         let in_flight = at_work.in_flight(Instant::now());
         self.arm("");
         self.team.end(at_work);
-        if moment.is_none() {
+        if moment == Some("turn.taken_over") {
+            self.arm("turn.taken_over");
+            if !self.server.start_if_it_lives() || self.dies_soon() {
+                "turn.taken_over".clone_into(&mut died_at);
+            }
+            self.arm("");
+            if died_at == "turn.taken_over" {
+                self.server.start_again();
+            }
+        } else if moment.is_none() {
             let starts: Vec<&str> = MOMENTS
                 .iter()
                 .copied()
@@ -125,17 +148,12 @@ impl Siege {
                 .collect();
             let moment = random.pick(&starts).copied().unwrap();
             self.arm(&format!("{moment}:{}", 1 + random.below(3)));
-            let lived = self.server.start_if_it_lives();
+            if !self.server.start_if_it_lives() || self.dies_soon() {
+                died_at = format!("a time, then {moment}");
+                self.arm("");
+                self.server.start_again();
+            }
             self.arm("");
-            if !lived {
-                died_at = format!("a time, then {moment}");
-                self.server.start_again();
-            }
-            // It may have lived until now.
-            else if self.server.is_dead() {
-                died_at = format!("a time, then {moment}");
-                self.server.start_again();
-            }
         } else {
             self.server.start_again();
         }
@@ -177,7 +195,7 @@ fn rounds(count: u32, seed: u64) {
         let (died_at, in_flight) = siege.round(round, &Random::of(own), moment);
         let (done, refused) = siege.team.said();
         let checked = Instant::now();
-        let faults = siege.team.faults(&siege.server, &["interrupted"]);
+        let faults = siege.team.faults(&siege.server, Excuses::KILLED);
         println!(
             "round {round}: seed {own}, meant {}, died at {died_at}, {in_flight} in flight, {} side effects; {:.1} s, looked {:.1} s; {done:?}",
             moment.unwrap_or("a time"),

@@ -68,8 +68,9 @@ impl Client {
             body["previous_response_id"] = previous.into();
         }
         // Some read a project; where that is gone or new, the environment is stopped and started with other mounts.
+        let changes = self.random.chance(20);
         let built = self.projects.iter().find(|project| project.has_version());
-        let reads = built.and_then(|project| project.id.clone()).filter(|_| at % 2 == 0);
+        let reads = built.and_then(|project| project.id.clone()).filter(|_| (at % 2 == 0) != changes);
         body["metadata"]["environment"] = reads.unwrap_or_default().into();
         let key = self.random.chance(60).then(|| format!("key-{name}"));
         self.sessions[at].tasks.push(Task {
@@ -83,6 +84,7 @@ impl Client {
             cancel: Cancel::No,
             end: None,
             until: None,
+            hampered: false,
         });
         self.ask_for_newest(at, kind, pause)
     }

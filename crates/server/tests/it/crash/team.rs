@@ -10,7 +10,7 @@ use stead_testkit::ledger::{Counter, Random};
 
 use super::client::Client;
 use super::leftovers::{Owned, left_over};
-use super::oracle::{View, name_in};
+use super::oracle::{Excuses, View, name_in};
 use super::requests::InFlight;
 use crate::api::Api;
 use crate::objects::{names, text};
@@ -106,7 +106,7 @@ impl Team {
     }
 
     /// Everything that is wrong with the server after a round.
-    pub(super) fn faults(&mut self, server: &TestServer, excuses: &[&str]) -> Vec<String> {
+    pub(super) fn faults(&mut self, server: &TestServer, excuses: Excuses) -> Vec<String> {
         // What is in a directory that goes is counted as long as it is there.
         self.count(server);
         let mut faults = Vec::new();
