@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! successor                       this process
-//!   "take-over 1\n" ────────────▶  stops accepting
+//!   "take-over 1\n" ────────────▶
 //!                   ◀────────────  {"process":…,"grace_ms":…}\n + the listening socket
+//!   "now\n"         ────────────▶  stops accepting
 //!   waits for the lock             drains, hands over, releases the lock, ends
 //! ```
 //!
+//! Nothing changes before the third message, so that a successor who has lost his patience meanwhile ends nothing.
 //! Connections made in between wait in the listening socket's queue, since at least one of the two always holds it. Only root and
 //! the user that this process runs as are heard; the socket lies in the run directory, which is theirs alone.
 
@@ -30,6 +32,8 @@ use tokio::net::{UnixListener, UnixStream};
 const NAME: &str = "control.sock";
 /// What a successor says, with the generation of this conversation.
 const REQUEST: &[u8] = b"take-over 1\n";
+/// What he says when he has the listening socket.
+const NOW: &[u8] = b"now\n";
 /// The longest that either side waits for the other one's words.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many bytes an answer has at most.
@@ -50,13 +54,7 @@ pub(super) struct Control {
     socket: UnixListener,
     path: PathBuf,
     listener: OwnedFd,
-}
-
-/// Another process that waits to take this one's place.
-#[derive(Debug)]
-pub(super) struct Successor {
-    stream: UnixStream,
-    listener: OwnedFd,
+    leaving: Leaving,
 }
 
 /// A socket's address holds 107 bytes; the directory may have any path, so the socket is named through a descriptor of it.
@@ -70,7 +68,7 @@ fn named(run: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
 impl Control {
     /// Listens in the run directory for a successor, who will be given `listener`. The caller holds the data directory's lock, so
     /// what lies there from earlier belongs to nobody.
-    pub(super) fn open(run: &Path, listener: &impl AsFd) -> anyhow::Result<Self> {
+    pub(super) fn open(run: &Path, listener: &impl AsFd, grace: Duration) -> anyhow::Result<Self> {
         let path = run.join(NAME);
         let listener = listener.as_fd().try_clone_to_owned().context("failed to keep the listening socket")?;
         let bind = || {
@@ -84,11 +82,12 @@ impl Control {
             Ok(socket)
         };
         let socket = bind().with_context(|| format!("failed to listen on {}", path.display()))?;
-        Ok(Self { socket, path, listener })
+        let leaving = Leaving { process: std::process::id(), grace_ms: grace.as_millis() as u64 };
+        Ok(Self { socket, path, listener, leaving })
     }
 
-    /// Waits until another process asks for this one's place. Dropping the future loses nothing but an unfinished question.
-    pub(super) async fn asked(&self) -> UnixStream {
+    /// Waits until another process has asked for this one's place and has the listening socket: this one is to go.
+    pub(super) async fn asked(&self) {
         loop {
             let stream = match self.socket.accept().await {
                 Ok((stream, _)) => stream,
@@ -98,49 +97,52 @@ impl Control {
                     continue;
                 }
             };
-            match tokio::time::timeout(PATIENCE, heard(stream)).await {
-                Ok(Ok(stream)) => return stream,
+            match tokio::time::timeout(PATIENCE, self.answer(stream)).await {
+                Ok(Ok(())) => return,
                 Ok(Err(error)) => tracing::warn!("a question on the control socket was refused: {error:#}"),
                 Err(_) => tracing::warn!("a connection to the control socket said nothing"),
             }
         }
     }
 
-    /// Ends the socket: nobody else is heard. With a question, its process is to have the listening socket.
-    pub(super) fn close(self, asked: Option<UnixStream>) -> Option<Successor> {
-        // Whoever comes later finds nothing there, and the lock says the rest.
-        let _ = fs::remove_file(&self.path);
-        asked.map(|stream| Successor { stream, listener: self.listener })
+    async fn answer(&self, mut stream: UnixStream) -> anyhow::Result<()> {
+        let peer = stream.peer_cred().context("the caller is not known")?;
+        let own = rustix::process::geteuid().as_raw();
+        ensure!(peer.uid() == 0 || peer.uid() == own, "user {} may not take this server's place", peer.uid());
+        expect(&mut stream, REQUEST).await?;
+        self.give(&stream).await?;
+        expect(&mut stream, NOW).await
     }
-}
 
-async fn heard(mut stream: UnixStream) -> anyhow::Result<UnixStream> {
-    let peer = stream.peer_cred().context("the caller is not known")?;
-    let own = rustix::process::geteuid().as_raw();
-    ensure!(peer.uid() == 0 || peer.uid() == own, "user {} may not take this server's place", peer.uid());
-    let mut said = [0; REQUEST.len()];
-    stream.read_exact(&mut said).await.context("the caller did not finish")?;
-    ensure!(said == REQUEST, "the caller does not speak this server's language");
-    Ok(stream)
-}
-
-impl Successor {
-    /// Gives the listening socket away. Call it once this process has stopped accepting.
-    pub(super) async fn give(self, leaving: Leaving) -> anyhow::Result<()> {
-        let mut answer = serde_json::to_vec(&leaving).context("failed to write the answer")?;
+    async fn give(&self, stream: &UnixStream) -> anyhow::Result<()> {
+        let mut answer = serde_json::to_vec(&self.leaving).context("failed to write the answer")?;
         answer.push(b'\n');
-        let sending = self.stream.async_io(Interest::WRITABLE, || {
+        let sending = stream.async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             let descriptors = [self.listener.as_fd()];
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
             let bytes = [IoSlice::new(&answer)];
-            Ok(rustix::net::sendmsg(&self.stream, &bytes, &mut control, SendFlags::NOSIGNAL)?)
+            Ok(rustix::net::sendmsg(stream, &bytes, &mut control, SendFlags::NOSIGNAL)?)
         });
-        let sent = tokio::time::timeout(PATIENCE, sending).await.context("the successor does not listen")?;
-        ensure!(sent.context("failed to give the listening socket away")? == answer.len(), "the answer was cut short");
+        let sent = sending.await.context("failed to give the listening socket away")?;
+        ensure!(sent == answer.len(), "the answer was cut short");
         Ok(())
     }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Whoever comes later finds nothing there, and the lock says the rest.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+async fn expect(stream: &mut UnixStream, words: &[u8]) -> anyhow::Result<()> {
+    let mut said = vec![0; words.len()];
+    stream.read_exact(&mut said).await.context("the caller did not finish")?;
+    ensure!(said == words, "the caller does not speak this server's language");
+    Ok(())
 }
 
 /// Asks the process that serves from `run` for its place; blocking. None when none of them listens there.
@@ -172,6 +174,7 @@ pub(super) fn ask(run: &Path) -> anyhow::Result<Option<(Leaving, OwnedFd)>> {
     let Some(listener) = listener else { bail!("the server that runs did not give its listening socket away") };
     let leaving =
         serde_json::from_slice(&bytes).context("the server that runs answered in words that are not known")?;
+    std::io::Write::write_all(&mut stream, NOW).context("the server that runs does not listen any more")?;
     Ok(Some((leaving, listener)))
 }
 
@@ -191,22 +194,23 @@ mod tests {
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let control = Control::open(&run, &listener).unwrap();
+        let control = Control::open(&run, &listener, Duration::from_secs(10)).unwrap();
         assert_eq!(fs::metadata(run.join(NAME)).unwrap().permissions().mode() & 0o777, 0o600);
         drop(listener);
-        let leaving = Leaving { process: 7, grace_ms: 10_000 };
         let asking = tokio::task::spawn_blocking(move || {
             let (_directory, name) = named(&run).unwrap();
-            let mut nonsense = std::os::unix::net::UnixStream::connect(name).unwrap();
+            let mut nonsense = std::os::unix::net::UnixStream::connect(&name).unwrap();
             nonsense.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
             // A connection that is closed with unread words is reset, or just ends.
             assert_eq!(nonsense.read(&mut [0; 1]).unwrap_or(0), 0);
+            // Somebody who asks and has gone when he is answered.
+            std::os::unix::net::UnixStream::connect(&name).unwrap().write_all(REQUEST).unwrap();
             ask(&run).unwrap().unwrap()
         });
-        let asked = control.asked().await;
-        control.close(Some(asked)).unwrap().give(leaving).await.unwrap();
+        control.asked().await;
+        drop(control);
         let (told, listener) = asking.await.unwrap();
-        assert_eq!(told, leaving);
+        assert_eq!(told, Leaving { process: std::process::id(), grace_ms: 10_000 });
         let listener = std::net::TcpListener::from(listener);
         assert_eq!(listener.local_addr().unwrap(), address);
         let client = std::net::TcpStream::connect(address).unwrap();

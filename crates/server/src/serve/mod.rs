@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Failure;
 use crate::config::{Flag, Layers, Settings};
-use control::{Control, Leaving};
+use control::Control;
 use entering::Entered;
 use leaving::{Ending, Signals};
 use listen::Listening;
@@ -156,24 +156,18 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
 
     let app =
         app::app(&parts, &settings, address, stopping.clone(), monitoring).context("failed to describe the routes")?;
-    let control = Control::open(&directory.path().join("run"), &listener)?;
     let grace = settings.server.shutdown_grace;
+    let control = Control::open(&directory.path().join("run"), &listener, grace)?;
     let serving = tokio::spawn(Listening::default().serve(listener, app, stopping.clone(), grace));
     tracing::info!(server.address = %address, "Stead is ready at http://{address}");
 
-    let (ending, asked) = tokio::select! {
-        ending = signals.first() => (ending, None),
-        asked = control.asked() => (Ending::HandOver, Some(asked)),
+    let ending = tokio::select! {
+        ending = signals.first() => ending,
+        () = control.asked() => Ending::HandOver,
     };
     tracing::info!(?ending, "stopping: requests may finish for {grace:?}");
     stopping.cancel();
-    if let Some(successor) = control.close(asked) {
-        let leaving = Leaving { process: std::process::id(), grace_ms: grace.as_millis() as u64 };
-        // What has begun goes on: the successor, if it is still there, waits for the lock.
-        if let Err(error) = successor.give(leaving).await {
-            tracing::warn!("the listening socket could not be given away: {error:#}");
-        }
-    }
+    drop(control);
     end(&parts, ending, grace, serving, &mut signals).await?;
     // Until here it was there to be told that the server stops.
     drop(watched);

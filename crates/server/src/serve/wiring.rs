@@ -30,6 +30,8 @@ pub(super) struct Parts {
     pub(super) engine: Engine,
     store: Arc<SqlStore>,
     native: Arc<NativeProvider>,
+    /// How long sessions wait for the next process.
+    orphan_grace: Duration,
 }
 
 impl Parts {
@@ -39,8 +41,14 @@ impl Parts {
     }
 
     /// Lets everything go on without this process, for the next one to take over. Says whether it could.
-    pub(super) async fn hand_over(&self, _grace: Duration) -> bool {
-        false
+    pub(super) async fn hand_over(&self, grace: Duration) -> bool {
+        // Without a grace nothing outlives this process.
+        if self.orphan_grace.is_zero() {
+            return false;
+        }
+        self.engine.hand_over(grace).await;
+        self.native.let_go().await;
+        true
     }
 
     /// What those see who watch this server. `draining` is cancelled when it stops.
@@ -101,7 +109,7 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         settings: engine_settings(settings, data),
         node,
     });
-    Ok(Parts { engine, store, native })
+    Ok(Parts { engine, store, native, orphan_grace: settings.sessions.orphan_grace })
 }
 
 /// What is found on this machine's disk.

@@ -188,7 +188,9 @@ pub(crate) fn belongings(server: &TestServer) -> Vec<String> {
     }
     found.extend(unfinished_builds(server));
     for directory in ["environments/slots", "environments", "run"] {
-        let names = names(server, directory).into_iter().filter(|name| name != "slots" && name != "place.json");
+        let names = names(server, directory)
+            .into_iter()
+            .filter(|name| !["slots", "place.json", "control.sock"].contains(&name.as_str()));
         found.extend(names.map(|name| format!("{directory}/{name}")));
     }
     found

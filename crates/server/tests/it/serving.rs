@@ -34,6 +34,7 @@ fn the_first_key_works_survives_restarts_and_one_process_holds_the_data() {
     let second = ran(stead().args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(server.data()));
     assert_eq!(second.status, 1);
     assert!(second.stderr.contains("another server (process "), "{}", second.stderr);
+    assert!(second.stderr.contains("--take-over"), "{}", second.stderr);
 
     for crash in [false, true] {
         if crash {
