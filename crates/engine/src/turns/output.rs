@@ -2,7 +2,7 @@
 //! what `stead run` replays byte for byte, and where a turn's text comes from when its server died. The file is made durable
 //! before the commit that ends the turn.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use stead_domain::item::Item;
 use stead_domain::key::Caller;
@@ -106,8 +106,8 @@ impl OutputLog {
 }
 
 /// The whole records at the beginning of `buffer`; what follows the last whole one is left for the next read.
-fn records(buffer: &[u8], mut offset: u64) -> Vec<OutputChunk> {
-    let mut rest = buffer;
+fn records(buffer: Vec<u8>, mut offset: u64) -> Vec<OutputChunk> {
+    let mut rest = Bytes::from(buffer);
     let mut found = Vec::new();
     while rest.len() >= HEADER {
         let length = u32::from_le_bytes([rest[1], rest[2], rest[3], rest[4]]) as usize;
@@ -120,8 +120,8 @@ fn records(buffer: &[u8], mut offset: u64) -> Vec<OutputChunk> {
             break;
         }
         offset += (HEADER + length) as u64;
-        found.push(OutputChunk { offset, stream, bytes: Bytes::copy_from_slice(&rest[HEADER..HEADER + length]) });
-        rest = &rest[HEADER + length..];
+        rest.advance(HEADER);
+        found.push(OutputChunk { offset, stream, bytes: rest.split_to(length) });
     }
     found
 }
@@ -159,7 +159,7 @@ impl Engine {
     /// The records from `offset` on, as far as they are whole and one read takes them.
     pub(crate) async fn read_output(&self, turn: TurnId, offset: u64) -> Result<Vec<OutputChunk>> {
         let chunk = self.logs.read(LogName::Turn(turn), offset, READ).await.map_err(log_failed)?;
-        Ok(records(&chunk.bytes, offset))
+        Ok(records(chunk.bytes, offset))
     }
 
     /// Raw output from an offset that an earlier chunk gave (0 for the beginning), live until the turn has ended.
@@ -176,14 +176,20 @@ impl Engine {
         let state = State { engine: self.clone(), turn, offset: from, waiter };
         let stream = try_unfold(state, |mut state| async move {
             loop {
-                // The state is read before the file: what an ended turn said is all there.
-                let row = state.engine.patiently_for(FOLLOWER, || state.engine.followed(&state.turn)).await?;
-                let chunks = state.engine.read_output(state.turn.id, state.offset).await?;
+                // The state is asked for when there is nothing to read, and the file once more after it: what an ended turn said is
+                // all there.
+                let mut chunks = state.engine.read_output(state.turn.id, state.offset).await?;
+                let mut is_ended = false;
+                if chunks.is_empty() {
+                    let row = state.engine.patiently_for(FOLLOWER, || state.engine.followed(&state.turn)).await?;
+                    is_ended = row.state.is_ended();
+                    chunks = state.engine.read_output(state.turn.id, state.offset).await?;
+                }
                 if let Some(last) = chunks.last() {
                     state.offset = last.offset;
                     return Ok(Some((chunks, state)));
                 }
-                if row.state.is_ended() {
+                if is_ended {
                     return Ok(None);
                 }
                 state.waiter.wait().await;
@@ -205,11 +211,11 @@ mod tests {
     #[test]
     fn a_torn_record_waits_for_its_rest() {
         let mut buffer = vec![1, 2, 0, 0, 0, b'h', b'i', 2, 1, 0, 0, 0, b'!'];
-        let whole = records(&buffer, 100);
+        let whole = records(buffer.clone(), 100);
         assert_eq!(whole.iter().map(|chunk| chunk.offset).collect::<Vec<_>>(), [107, 113]);
         buffer.pop();
-        assert_eq!(records(&buffer, 0).len(), 1);
-        assert!(records(&[9, 0, 0, 0, 0], 0).is_empty());
-        assert!(records(&[1, 255, 255, 255, 255, 0], 0).is_empty());
+        assert_eq!(records(buffer, 0).len(), 1);
+        assert!(records(vec![9, 0, 0, 0, 0], 0).is_empty());
+        assert!(records(vec![1, 255, 255, 255, 255, 0], 0).is_empty());
     }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn output(
     let id = named::turn(&turn)?;
     let chunks = state.engine.turn_output(&caller, id, from).await?;
     let place = state.streams.enter(caller.key_id).ok_or_else(too_many_streams)?;
-    let chunks = chunks.map(|chunk| chunk.map(|chunk| line(&chunk_line(chunk))));
+    let chunks = chunks.map(|chunk| chunk.map(chunk_line));
     let end = stream::once(end(state.engine, caller, id));
     let lines = tokio_stream::StreamExt::timeout_repeating(chunks.chain(end), heartbeat()).map(move |line| {
         // Taken for as long as the stream is there.
@@ -77,12 +77,12 @@ async fn end(engine: Engine, caller: Caller, id: TurnId) -> stead_domain::Result
     }))
 }
 
-fn chunk_line(chunk: OutputChunk) -> wire::OutputLine {
+fn chunk_line(chunk: OutputChunk) -> Bytes {
     let stream = match chunk.stream {
         OutputStream::Stdout => wire::Stream::Stdout,
         OutputStream::Stderr => wire::Stream::Stderr,
     };
-    wire::OutputLine::Chunk { offset: chunk.offset, stream, data: chunk.bytes.to_vec() }
+    wire::OutputLine::chunk_line(chunk.offset, stream, &chunk.bytes).into()
 }
 
 fn line(line: &wire::OutputLine) -> Bytes {

@@ -61,6 +61,26 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl OutputLine {
+    /// A chunk's line, its end included: what serde makes of it, without a look at each letter, since base64 has none to escape.
+    pub fn chunk_line(offset: u64, stream: Stream, data: &[u8]) -> Vec<u8> {
+        let stream = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        let mut line = format!(r#"{{"offset":{offset},"stream":"{stream}","data_b64":""#).into_bytes();
+        let (begin, length) = (line.len(), data.len().div_ceil(3) * 4);
+        line.reserve_exact(length + CHUNK_END.len());
+        line.resize(begin + length, b'=');
+        STANDARD.encode_slice(data, &mut line[begin..]).expect("base64 makes four letters of three bytes");
+        line.extend_from_slice(CHUNK_END);
+        line
+    }
+}
+
+/// What follows the bytes of a chunk.
+const CHUNK_END: &[u8] = b"\"}\n";
+
 fn encode<S: Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&STANDARD.encode(data))
 }
@@ -84,6 +104,9 @@ mod tests {
         for line in [chunk, end, all] {
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<OutputLine>(&text).unwrap(), line);
+            if let OutputLine::Chunk { offset, stream, data } = line {
+                assert_eq!(OutputLine::chunk_line(offset, stream, &data), (text + "\n").into_bytes());
+            }
         }
         assert!(serde_json::from_str::<OutputLine>(r#"{"offset":1,"stream":"stdout","data_b64":"?"}"#).is_err());
     }
