@@ -44,12 +44,8 @@ class Server:
         self.data = pathlib.Path(data)
         self.data.mkdir(mode=0o700, exist_ok=True)
         self.command = [binaries.server, "serve", "--data", str(self.data), "--listen", "127.0.0.1:0"]
-        self.environment = dict(
-            os.environ,
-            STEAD__RUNTIME__PATH=binaries.runtime,
-            STEAD__NATIVE__SLOTS=str(SLOTS),
-            **(settings or {}),
-        )
+        own = {"STEAD__RUNTIME__PATH": binaries.runtime, "STEAD__NATIVE__SLOTS": str(SLOTS)}
+        self.environment = {**os.environ, **own, **(settings or {})}
         if binaries.uv and os.path.exists(binaries.uv):
             tool = self.data / "toolchains/uv/bin/uv"
             if not tool.exists():
