@@ -7,7 +7,7 @@
 mod json;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
@@ -34,7 +34,8 @@ pub(super) fn start(settings: &Settings) -> Result<Logging, Failure> {
         LogFormat::Text => lines.with_ansi(crate::console::colour()).with_target(false).boxed(),
         LogFormat::Json => lines.fmt_fields(json::Fields::default()).event_format(json::Line).boxed(),
     };
-    let layers = registry().with(lines.with_filter(filter(&log.level))).with(use_cases::layer());
+    let filter = filter(&log.level).map_err(|error| Failure::new(format!("log.level: {error}")))?;
+    let layers = registry().with(lines.with_filter(filter)).with(use_cases::layer());
     #[cfg(feature = "otlp")]
     if let Some(endpoint) = &settings.otlp_endpoint {
         let (spans, sending) = super::telemetry::layer(endpoint).map_err(|error| Failure::new(format!("{error:#}")))?;
@@ -46,15 +47,14 @@ pub(super) fn start(settings: &Settings) -> Result<Logging, Failure> {
 }
 
 /// Which lines there are: a level alone is that of this program's own crates.
-fn filter(level: &str) -> Targets {
-    // It was checked with the rest of the configuration.
-    let wanted: Targets = level.parse().unwrap_or_default();
-    let Some(level) = wanted.default_level() else { return wanted };
+fn filter(level: &str) -> Result<Targets, ParseError> {
+    let wanted: Targets = level.parse()?;
+    let Some(level) = wanted.default_level() else { return Ok(wanted) };
     let named = wanted.iter().any(|(target, _)| target == OWN);
     let filter = wanted.with_default(level.min(LevelFilter::WARN));
     let filter = if named { filter } else { filter.with_target(OWN, level) };
     // They are there to be measured, and would stand in every line.
-    filter.with_target(use_cases::TARGET, LevelFilter::OFF)
+    Ok(filter.with_target(use_cases::TARGET, LevelFilter::OFF))
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
             ("stead_engine=debug", "stead_engine", Level::DEBUG, true),
             ("stead_engine=debug", "sqlx", Level::WARN, false),
         ] {
-            assert_eq!(filter(text).would_enable(target, &level), there, "{text}: {target} at {level}");
+            assert_eq!(filter(text).unwrap().would_enable(target, &level), there, "{text}: {target} at {level}");
         }
     }
 }

@@ -35,7 +35,7 @@ impl Drop for Sending {
 /// A layer that sends spans to `endpoint`, and what to keep as long as it shall.
 pub(super) fn layer<S>(endpoint: &str) -> anyhow::Result<(impl Layer<S> + Send + Sync, Sending)>
 where
-    S: Subscriber + for<'a> LookupSpan<'a>,
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
     let client = std::thread::scope(|scope| {
         // It must not be made on a thread of the asynchronous runtime.
