@@ -160,6 +160,7 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     let control = Control::open(&directory.path().join("run"), &listener, grace)?;
     let serving = tokio::spawn(Listening::default().serve(listener, app, stopping.clone(), grace));
     tracing::info!(server.address = %address, "Stead is ready at http://{address}");
+    parts.look_for_tools(&settings);
 
     let ending = tokio::select! {
         ending = signals.first() => ending,

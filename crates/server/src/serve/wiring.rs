@@ -32,12 +32,18 @@ pub(super) struct Parts {
     native: Arc<NativeProvider>,
     /// How long sessions wait for the next process.
     orphan_grace: Duration,
+    waiting: Waiting,
 }
 
 impl Parts {
     /// The UHP face.
     pub(super) fn uhp(&self, streams: Streams) -> Router {
         stead_face_uhp::router(stead_face_uhp::FaceState { engine: self.engine.clone(), streams })
+    }
+
+    /// Begins to ask this machine's tools. They are programs that take the cores for a while, so the server is ready first.
+    pub(super) fn look_for_tools(&self, settings: &Settings) {
+        self.waiting.look(settings);
     }
 
     /// Lets everything go on without this process, for the next one to take over. Says whether it could.
@@ -81,7 +87,6 @@ impl Parts {
 pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
     let data = settings.data_directory.clone();
     let waiting = Waiting::default();
-    waiting.look(settings);
     let clock = Arc::new(SystemClock);
     let found = {
         let settings = settings.clone();
@@ -100,16 +105,16 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         logs: Arc::new(logs),
         provider: native.clone(),
         sandboxes: native.clone(),
-        registries: waiting.packages,
+        registries: waiting.packages.clone(),
         clock,
         ids: Arc::new(RandomIds),
         layout: Layout::new(data.clone()),
-        tools: waiting.tools,
+        tools: waiting.tools.clone(),
         system: OperatingSystem::detect(),
         settings: engine_settings(settings, data),
         node,
     });
-    Ok(Parts { engine, store, native, orphan_grace: settings.sessions.orphan_grace })
+    Ok(Parts { engine, store, native, orphan_grace: settings.sessions.orphan_grace, waiting })
 }
 
 /// What is found on this machine's disk.
