@@ -1,16 +1,13 @@
 //! Traces, with a double of a collector. Only a program that was built with the feature `otlp` sends them.
 
-use serde_json::json;
-
-use crate::program::{ran, stead};
-use crate::server::TestServer;
-
 /// The option under which it is told where a collector is.
 const ENDPOINT: &str = "telemetry.otlp_endpoint";
 
 #[cfg(not(feature = "otlp"))]
 #[test]
 fn a_program_without_the_feature_says_so() {
+    use crate::program::{ran, stead};
+
     let mut command = stead();
     command.args(["serve", "--data", "/nonexistent", "--listen", "127.0.0.1:0"]);
     command.env(format!("STEAD__{}", ENDPOINT.replace('.', "__").to_uppercase()), "http://127.0.0.1:4318/v1/traces");
@@ -24,10 +21,13 @@ mod with_the_feature {
     use std::net::{TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
 
-    use super::*;
+    use serde_json::json;
+
+    use super::ENDPOINT;
     use crate::api::Api;
     use crate::objects::eventually;
     use crate::program::needs_root;
+    use crate::server::TestServer;
 
     /// Takes whatever is posted and keeps it.
     fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
