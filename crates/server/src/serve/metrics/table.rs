@@ -57,8 +57,8 @@ pub(super) const TABLE: &[Metric] = &[
         &["method", "route"],
         "From a request's head to its answer's head",
     ),
-    metric(Counter, "stead_http_requests_total", &["method", "route", "status"], "Requests that are over"),
     metric(Gauge, "stead_http_requests_in_flight", &[], "Requests that are not over"),
+    metric(Counter, "stead_http_requests_total", &["method", "route", "status"], "Requests that are over"),
     metric(Counter, "stead_http_sent_bytes_total", &[], "Bytes of answer bodies"),
     metric(Gauge, "stead_info", &["version"], "1, with the version of the server"),
     metric(
