@@ -76,7 +76,7 @@ pub(super) struct Line {
     /// What was refused, and what of the refusal is still to be sent.
     refusal: Option<Bytes>,
     /// Whether the request that is being read has a line that has ended.
-    has_line: bool,
+    began: bool,
     /// Runs while a refused client is listened to.
     linger: Option<Pin<Box<Sleep>>>,
     left: usize,
@@ -90,7 +90,7 @@ impl Line {
             stall: STALL,
             deadline: None,
             refusal: None,
-            has_line: false,
+            began: false,
             linger: None,
             left: LEFTOVER,
         }
@@ -115,9 +115,9 @@ impl Line {
                 return false;
             }
             let status = bytes.get(9..12).and_then(|digits| StatusCode::from_bytes(digits).ok());
-            let Some(status) = status.filter(|status| status.is_client_error()) else { return false };
+            let Some(status) = status.filter(StatusCode::is_client_error) else { return false };
             // A target may be as long as the head, which is then what is found too long.
-            let is_target = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE && !self.has_line;
+            let is_target = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE && !self.began;
             let status = if is_target { StatusCode::URI_TOO_LONG } else { status };
             self.refusal = Some(gate::refusal_of_no_request(status));
         }
@@ -161,9 +161,9 @@ impl AsyncRead for Line {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if self.exchange.is_idle() {
-            self.has_line = self.has_line || buffer.filled()[before..].contains(&b'\n');
+            self.began = self.began || buffer.filled()[before..].contains(&b'\n');
         } else {
-            self.has_line = false;
+            self.began = false;
         }
         read
     }

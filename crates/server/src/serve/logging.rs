@@ -32,7 +32,7 @@ pub(super) fn start(settings: &Settings) -> Result<Logging, Failure> {
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match log.format {
         LogFormat::Text => lines.with_ansi(crate::console::colour()).with_target(false).boxed(),
-        LogFormat::Json => lines.fmt_fields(json::Fields::default()).event_format(json::Line).boxed(),
+        LogFormat::Json => lines.fmt_fields(json::Fields).event_format(json::Line).boxed(),
     };
     let filter = filter(&log.level).map_err(|error| Failure::new(format!("log.level: {error}")))?;
     let layers = registry().with(lines.with_filter(filter)).with(use_cases::layer());

@@ -170,8 +170,11 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     .collect()
 }
 
+/// A sample: its name, labels and value.
+type Sample = (String, Vec<(String, String)>, f64);
+
 /// What a scrape holds: the type of each metric, and every sample with its labels.
-fn exported(text: &str) -> (BTreeMap<String, String>, Vec<(String, Vec<(String, String)>, f64)>) {
+fn exported(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
     let mut types = BTreeMap::new();
     let mut samples = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
@@ -236,26 +239,30 @@ fn numbers_are_those_that_are_documented_and_name_no_object() {
             assert!(!is_id, "{name} {label}={value}");
         }
     }
-    let value = |name: &str, wanted: &[(&str, &str)]| -> f64 {
+    let value = |name: &str, wanted: &[(&str, &str)]| -> u64 {
         let fits = |labels: &[(String, String)]| {
             wanted.iter().all(|(name, value)| labels.iter().any(|label| label.0 == *name && label.1 == *value))
         };
-        samples.iter().filter(|(found, labels, _)| found == name && fits(labels)).map(|(_, _, value)| value).sum()
+        samples
+            .iter()
+            .filter(|(found, labels, _)| found == name && fits(labels))
+            .map(|(_, _, value)| value)
+            .sum::<f64>() as u64
     };
-    assert_eq!(value("stead_turns_ended_total", &[("state", "completed")]), 1.0);
-    assert_eq!(value("stead_turn_output_bytes_total", &[]), 1001.0);
-    assert_eq!(value("stead_builds_ended_total", &[("state", "ready")]), 2.0);
-    assert_eq!(value("stead_layer_cache_requests_total", &[]), 2.0);
-    assert_eq!(value("stead_sessions", &[]), 1.0);
-    assert_eq!(value("stead_environments", &[("state", "ready")]), 1.0);
+    assert_eq!(value("stead_turns_ended_total", &[("state", "completed")]), 1);
+    assert_eq!(value("stead_turn_output_bytes_total", &[]), 1001);
+    assert_eq!(value("stead_builds_ended_total", &[("state", "ready")]), 2);
+    assert_eq!(value("stead_layer_cache_requests_total", &[]), 2);
+    assert_eq!(value("stead_sessions", &[]), 1);
+    assert_eq!(value("stead_environments", &[("state", "ready")]), 1);
     assert_eq!(
         value("stead_http_requests_total", &[("route", "/v1/responses"), ("method", "POST"), ("status", "200")]),
-        1.0
+        1
     );
-    assert_eq!(value("stead_use_case_duration_seconds_count", &[("use_case", "turn_start")]), 1.0);
-    assert!(value("stead_sandbox_launches_total", &[("kind", "build"), ("outcome", "launched")]) >= 2.0);
-    assert!(value("stead_http_refusals_total", &[("reason", "credential")]) >= 1.0);
-    assert!(value("process_resident_memory_bytes", &[]) > 1e6 && value("stead_ready", &[]) == 1.0);
+    assert_eq!(value("stead_use_case_duration_seconds_count", &[("use_case", "turn_start")]), 1);
+    assert!(value("stead_sandbox_launches_total", &[("kind", "build"), ("outcome", "launched")]) >= 2);
+    assert!(value("stead_http_refusals_total", &[("reason", "credential")]) >= 1);
+    assert!(value("process_resident_memory_bytes", &[]) > 1_000_000 && value("stead_ready", &[]) == 1);
     // One transaction makes at least one commit durable.
     assert!(value("stead_store_commits_total", &[]) >= value("stead_store_groups_total", &[]));
     assert!(value("stead_store_groups_total", &[]) == value("stead_store_sync_duration_seconds_count", &[]));

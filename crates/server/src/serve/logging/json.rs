@@ -22,7 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 pub(super) struct Line;
 
 /// Keeps the fields of spans as an object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fields;
 
 struct Members<'a>(&'a mut Map<String, Value>);

@@ -145,7 +145,9 @@ mod tests {
             match path.file_name().unwrap().to_str().unwrap() {
                 "tests" | "examples" => {}
                 _ if path.is_dir() => sources(&path, found),
-                name if name.ends_with(".rs") => found.push_str(&std::fs::read_to_string(&path).unwrap()),
+                _ if path.extension().is_some_and(|end| end == "rs") => {
+                    found.push_str(&std::fs::read_to_string(&path).unwrap());
+                }
                 _ => {}
             }
         }
