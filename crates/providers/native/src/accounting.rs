@@ -17,6 +17,8 @@ use crate::sandbox::Sandbox;
 
 /// The least time between two looks.
 const PAUSE: Duration = Duration::from_secs(2);
+/// The most time between two looks at a sandbox in which nothing runs. A command that begins has it looked at as usual.
+const IDLE_PAUSE: Duration = Duration::from_secs(10);
 /// The most time between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// Growth between two looks that is no more than what programs always write, in bytes.
@@ -115,9 +117,14 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
     let mut processor_time = None;
     let mut before = u64::MAX;
     loop {
-        tokio::select! {
-            () = sandbox.ended() => return,
-            () = tokio::time::sleep(pause) => {}
+        let mut next = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = sandbox.ended() => return,
+                // Brought forward and never put off, so that commands in quick succession keep nobody from looking.
+                () = sandbox.stirred() => next = next.min(Instant::now() + PAUSE),
+                () = tokio::time::sleep_until(next.into()) => break,
+            }
         }
         let period = sandbox.ledger.period();
         let (watched, bounds) = (Arc::clone(&sandbox), Arc::clone(&quota));
@@ -135,7 +142,11 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
             usage.inodes += held.inodes;
             Ok(Some((used, usage, uncounted, began.elapsed())))
         });
-        let Ok(Some((used, usage, uncounted, took))) = look.await else { continue };
+        let Ok(Some((used, usage, uncounted, took))) = look.await else {
+            // A thousand that sleep are no work.
+            pause = (pause * 2).min(IDLE_PAUSE);
+            continue;
+        };
         processor_time = used;
         let grown = usage.bytes.saturating_sub(std::mem::replace(&mut before, usage.bytes));
         let short = (grown > USUAL_GROWTH).then(|| quota.shortage(sandbox.host.config.disk_reserve)).flatten();

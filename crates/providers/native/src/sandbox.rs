@@ -25,7 +25,7 @@ use stead_egress::Policy;
 use stead_link::{Client, Token};
 use stead_sandbox::cgroup::CgroupStats;
 use stead_sandbox::{Handover, Launched};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -73,6 +73,8 @@ pub(crate) struct Sandbox {
     pub(crate) state: watch::Receiver<State>,
     /// The task that waits for its end.
     watching: AbortHandle,
+    /// Told when something is about to run in it.
+    stir: Notify,
     /// What it ran into.
     pub(crate) ledger: Ledger,
 }
@@ -180,6 +182,7 @@ impl Sandbox {
             link: tokio::sync::Mutex::default(),
             state,
             watching,
+            stir: Notify::new(),
         })
     }
 
@@ -286,6 +289,7 @@ impl Sandbox {
 
     /// Notes what is there before something runs. Off the asynchronous threads.
     pub(crate) async fn limits_noted(self: &Arc<Self>) {
+        self.stir.notify_one();
         let sandbox = Arc::clone(self);
         let note = move || {
             sandbox.ledger.begin(&sandbox.stats(), sandbox.launched.pid);
@@ -293,6 +297,11 @@ impl Sandbox {
         };
         // What could not be noted is told too much of, and nothing worse.
         let _ = blocking(note).await;
+    }
+
+    /// Returns when something is about to run in it, since this was last asked.
+    pub(crate) async fn stirred(&self) {
+        self.stir.notified().await;
     }
 
     /// The limits that were reached since this was last asked. Blocking; with `thorough` for as long as a walk of the disk takes.

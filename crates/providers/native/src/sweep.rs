@@ -32,6 +32,9 @@ pub(crate) fn end_leftover(host: &Host, name: &str) -> Result<bool, ProviderErro
     Ok(ran)
 }
 
+/// How many are ended side by side.
+const AT_ONCE: usize = 8;
+
 /// What a sweep of processes came to.
 #[derive(Debug, Default)]
 struct Swept {
@@ -98,14 +101,29 @@ fn end_all(host: &Host, kind: char, live: impl Fn(&str) -> bool) -> Result<Swept
     let mut names: BTreeSet<String> = host.cgroups.list().into_iter().collect();
     names.extend(host.run.names().map_err(failed("list the run directory", &host.config.run))?);
     let ours = |name: &String| name.strip_prefix(kind).is_some_and(|number| number.parse::<u32>().is_ok());
+    let names: Vec<String> = names.into_iter().filter(|name| ours(name) && !live(name)).collect();
+    // Each waits for its processes to be gone, so they are ended side by side.
+    let chunks = names.chunks(names.len().div_ceil(AT_ONCE).max(1));
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let end =
+            |names: &[String]| names.iter().map(|name| (name.clone(), end_leftover(host, name))).collect::<Vec<_>>();
+        let threads: Vec<_> = chunks.map(|names| scope.spawn(move || end(names))).collect();
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+    });
     let mut swept = Swept::default();
-    for name in names.into_iter().filter(|name| ours(name) && !live(name)) {
-        match end_leftover(host, &name) {
-            Ok(ran) => swept.ended += usize::from(ran),
-            Err(error) => {
-                tracing::error!(name, %error, "a sandbox of an earlier process does not end");
-                swept.stuck.insert(name);
-                swept.fault.get_or_insert(error);
+    for outcome in outcomes {
+        let Ok(outcome) = outcome else {
+            swept.fault.get_or_insert(ProviderError::passing("native_failed", "the sweep was interrupted"));
+            continue;
+        };
+        for (name, outcome) in outcome {
+            match outcome {
+                Ok(ran) => swept.ended += usize::from(ran),
+                Err(error) => {
+                    tracing::error!(name, %error, "a sandbox of an earlier process does not end");
+                    swept.stuck.insert(name);
+                    swept.fault.get_or_insert(error);
+                }
             }
         }
     }

@@ -62,7 +62,7 @@ async fn serve_until_killed(fixture: &Fixture) {
     let sandbox = BuildSandboxes::open(&provider, build(fixture)).await.unwrap();
     run(&*sandbox.runtime(), "echo half >/env/p/.venv/half").await;
     say(fixture, &json!({ "workspace": workspace.to_string(), "made": made }));
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[tokio::test]
