@@ -128,6 +128,10 @@ fn what_belongs_to_a_data_directory_is_listed() {
         assert!(owner["environment"].as_str().unwrap().starts_with("env_"), "{owner}");
     }
     assert!(said(false, server.data()).contains("process "));
+    server.start_again();
+    server.terminate();
+    let left = said(false, server.data());
+    assert!(!left.contains("process ") && !left.contains("control group "), "{left}");
 }
 
 #[test]
