@@ -38,6 +38,7 @@ mod removals;
 mod schema;
 mod sources;
 mod upgrades;
+mod watching;
 
 /// Commits what must succeed.
 async fn commit(store: &SqlStore, changes: Changes) {
