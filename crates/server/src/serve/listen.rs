@@ -31,6 +31,8 @@ const CONNECTIONS: usize = 4096;
 const BUFFER: usize = 64 << 10;
 /// How long it is not said again that there are too many.
 const TOLD: Duration = Duration::from_mins(1);
+/// How long a connection that has said nothing yet has for its request once the server stops.
+const FIRST: Duration = Duration::from_secs(1);
 /// How long nothing is accepted after the process has run out of something.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -115,7 +117,10 @@ async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Rout
     let _ = stream.set_nodelay(true);
     let exchange = Arc::new(Exchange::default());
     let line = Line::new(stream, Arc::clone(&exchange));
+    let begun = CancellationToken::new();
+    let begins = begun.clone();
     let service = tower::service_fn(move |request: http::Request<Incoming>| {
+        begins.cancel();
         let (app, answering) = (app.clone(), exchange.begin());
         async move {
             let response = app.oneshot(request).await?;
@@ -125,9 +130,14 @@ async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Rout
     });
     let connection = builder.serve_connection(TokioIo::new(line), TowerToHyperService::new(service));
     tokio::pin!(connection);
+    let stops = async {
+        stopping.cancelled().await;
+        // What has said nothing yet would be closed at once, while its request may be on the way already.
+        let _ = tokio::time::timeout(FIRST, begun.cancelled()).await;
+    };
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = stopping.cancelled() => {
+        () = stops => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -195,7 +205,15 @@ mod tests {
         let mut asking = TcpStream::connect(address).await.unwrap();
         asking.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut late = TcpStream::connect(address).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
         stopping.cancel();
+        // Accepted before the stop, and asks a moment after it.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        late.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        late.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("finished"), "{answer}");
         let mut answer = String::new();
         asking.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("finished"), "{answer}");

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Framing};
-use crate::objects::{belongings, eventually, leaves_nothing, processes, said, text};
+use crate::objects::{eventually, leaves_nothing, processes, said, text};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -176,7 +176,7 @@ fn a_second_signal_ends_everything() {
     let (status, _) = server.wait_for_end();
     assert_eq!(status, Some(0));
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    assert_eq!(belongings(&server), Vec::<String>::new(), "{}", server.log());
+    assert_eq!(processes(&server), Vec::<String>::new(), "{}", server.log());
     let _ = waiting.join().unwrap();
     server.start_again();
 }
