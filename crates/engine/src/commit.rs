@@ -26,6 +26,9 @@ pub(crate) fn is_store_failure(error: &Error) -> bool {
     error.cause.as_deref().is_some_and(|cause| cause.downcast_ref::<StoreError>().is_some())
 }
 
+/// How long a disk that does not take what was written is tried again before work goes on without that.
+pub(crate) const DISK: Duration = Duration::from_secs(30);
+
 /// Growing pauses between attempts.
 #[derive(Debug)]
 pub(crate) struct Pauses(Duration);
@@ -100,6 +103,28 @@ impl Engine {
             let last = stopping.is_cancelled() || begun.elapsed() > longest;
             match work().await {
                 Err(error) if is_store_failure(&error) && !last => self.pause(&mut pauses, &error).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Repeats what the server's disk does not take, until an instant.
+    pub(crate) async fn while_hoping<T, D>(&self, until: Instant, mut work: impl FnMut() -> D) -> Result<T>
+    where
+        D: Future<Output = Result<T>>,
+    {
+        let stopping = self.supervisor.stopping();
+        let mut pauses = Pauses::new();
+        loop {
+            match work().await {
+                Err(error) if error.code == Code::BackendUnavailable => {
+                    let pause = pauses.next();
+                    if Instant::now() + pause > until || stopping.is_cancelled() {
+                        return Err(error);
+                    }
+                    tracing::warn!(error = %error, cause = ?error.cause, "the disk takes nothing; it is tried again");
+                    tokio::time::sleep(pause).await;
+                }
                 outcome => return outcome,
             }
         }

@@ -69,6 +69,11 @@ impl Waiting {
         Self { manner: Manner::GiveUp, ..self.clone() }
     }
 
+    /// The same, but what is known not to have happened is left as it is.
+    pub(crate) fn leaving(&self) -> Self {
+        Self { manner: Manner::Leave, ..self.clone() }
+    }
+
     /// Whether an operation that is known not to have happened is left alone.
     pub(crate) fn leaves(&self) -> bool {
         self.manner == Manner::Leave

@@ -5,7 +5,9 @@ use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use stead_domain::key::Caller;
 use stead_domain::ports::LogName;
 use stead_domain::{ProjectId, Result};
+use tokio::time::Instant;
 
+use crate::commit::DISK;
 use crate::engine::Engine;
 use crate::hub::{Topic, Waiter};
 use crate::turns::output::log_failed;
@@ -98,7 +100,9 @@ impl BuildLog {
     /// Appends bytes as an installer wrote them.
     pub(crate) async fn append(&self, bytes: Vec<u8>) -> Result<()> {
         let _turn = self.turn.lock().await;
-        self.engine.logs.append(self.log, bytes).await.map_err(log_failed)?;
+        let append = || async { self.engine.logs.append(self.log, bytes.clone()).await.map_err(log_failed) };
+        // What a full disk has taken of it before stands twice.
+        self.engine.while_hoping(Instant::now() + DISK, append).await?;
         self.engine.hub.wake(Topic::Project(self.project));
         Ok(())
     }
@@ -109,7 +113,8 @@ impl BuildLog {
     }
 
     pub(crate) async fn sync(&self) -> Result<()> {
-        self.engine.logs.sync(self.log).await.map_err(log_failed)
+        let sync = || async { self.engine.logs.sync(self.log).await.map_err(log_failed) };
+        self.engine.while_hoping(Instant::now() + DISK, sync).await
     }
 }
 

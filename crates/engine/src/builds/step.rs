@@ -49,7 +49,10 @@ impl Engine {
         if work.fresh {
             return Ok(None);
         }
-        let layer = self.store.layer_by_key(workspace, &self.node, run.key).await.map_err(store_failed)?;
+        let key = run.key;
+        let layer = self
+            .patiently(|| async { self.store.layer_by_key(workspace, &self.node, key).await.map_err(store_failed) })
+            .await?;
         let Some(layer) = layer else { return Ok(None) };
         // Held before its directory is looked for: what is there then stays.
         let Some(held) = self.collector.layers.hold(layer.id) else { return Ok(None) };
@@ -89,6 +92,8 @@ impl Engine {
         // Only now can it be told whether a limit ended the step.
         let reached = sandbox.limits_reached().await;
         sandbox.close().await.map_err(provider_failed)?;
+        // A place that a session may take.
+        self.line.freed();
         let mut listed = settle(step, ran, &reached)?;
         for survived in &reached {
             let line = format!("{}: it {}, and went on", step.name, survived.phrase(Holder::BuildStep));
@@ -118,16 +123,26 @@ impl Engine {
         };
         self.faults.point("build.step.kept");
         self.check_quota(work, step, layer.id, layer.size.bytes).await?;
-        self.decide(|| async { Ok((Changes::new().fact(layer.clone()), ())) }).await?;
+        self.patiently(|| self.commit_layer(&layer)).await?;
         self.faults.point("build.step.committed");
         Ok(layer)
+    }
+
+    /// Records a layer, unless an attempt of which the store did not say what became of it has.
+    async fn commit_layer(&self, layer: &Layer) -> Result<()> {
+        self.decide(|| async {
+            let there = self.store.layers_fetch(&[layer.id]).await.map_err(store_failed)?;
+            let changes = if there.is_empty() { Changes::new().fact(layer.clone()) } else { Changes::new() };
+            Ok((changes, ()))
+        })
+        .await
     }
 
     /// Refuses a layer that would pass the workspace's quota, and removes it.
     async fn check_quota(&self, work: &Work, step: &Step, layer: LayerId, bytes: u64) -> Result<(), Stopped> {
         let workspace = work.project.workspace_id;
         let more = bytes + TreeSize::of(work.entries.iter()).bytes;
-        match self.require_version_room(workspace, more).await {
+        match self.patiently(|| self.require_version_room(workspace, more)).await {
             Ok(()) => Ok(()),
             Err(error) if error.code == Code::QuotaExhausted => {
                 let place = self.layout.layer(workspace, layer);

@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 use super::log::BuildLog;
 use super::schedule::took;
 use crate::collect::layers::HeldLayer;
-use crate::commit::{blobs_failed, store_failed};
+use crate::commit::{DISK, blobs_failed, store_failed};
 use crate::engine::Engine;
 
 /// Why a build's work ended without a version.
@@ -98,8 +98,8 @@ impl Engine {
     pub(crate) fn work_on_build(&self, workspace: WorkspaceId, project: ProjectId, number: u32) {
         let engine = self.clone();
         self.supervisor.spawn("work on a build", async move {
-            let Some(working) = engine.builds.begin(project, number) else { return };
-            let cancel = working.cancel.clone();
+            let Some(place) = engine.builds.begin(project, number) else { return };
+            let cancel = place.cancel.clone();
             let _slot = tokio::select! {
                 slot = engine.build_queue.slot(workspace) => slot,
                 () = cancel.cancelled() => {
@@ -112,7 +112,12 @@ impl Engine {
                 }
             };
             let span = tracing::info_span!("build", project.id = %project, build.number = number);
-            if let Err(error) = engine.work(workspace, project, number, cancel).instrument(span).await {
+            let working = engine.work(workspace, project, number, cancel).instrument(span);
+            let worked = tokio::select! {
+                worked = working => worked,
+                never = engine.keep_build(project, number) => never,
+            };
+            if let Err(error) = worked {
                 tracing::error!(project.id = %project, build = number, error = %error, cause = ?error.cause, "a build broke");
                 let message = "the server failed to carry the build out; its log says why".to_owned();
                 let failure = BuildFailure::new(BuildFailureKind::Internal, message);
@@ -132,7 +137,9 @@ impl Engine {
         let Some(build) = self.build_event(project, number, claim).await? else { return Ok(()) };
         self.faults.point("build.claimed");
         let _alone = self.collector.builds.enter(project).await;
-        let row = self.store.project_fetch(workspace, project).await.map_err(store_failed)?;
+        let row = self
+            .patiently(|| async { self.store.project_fetch(workspace, project).await.map_err(store_failed) })
+            .await?;
         let row = row.ok_or_else(|| Error::new(Code::ProjectNotFound, "the project is gone"))?;
         let (entries, left_out) = self.snapshot_of(workspace, build.snapshot).await?;
         let work = Work {
@@ -194,7 +201,8 @@ impl Engine {
 
     /// What a build takes of a snapshot, and how many files it leaves out.
     async fn snapshot_of(&self, workspace: WorkspaceId, blob: BlobId) -> Result<(Vec<SourceEntry>, u64)> {
-        let bytes = self.blobs.read(workspace, blob).await.map_err(blobs_failed)?;
+        let read = || async { self.blobs.read(workspace, blob).await.map_err(blobs_failed) };
+        let bytes = self.while_hoping(Instant::now() + DISK, read).await?;
         let entries = snapshot::decode(&bytes).map_err(Error::internal)?;
         let taken = snapshot::for_build(&entries);
         let left_out = TreeSize::of(entries.iter()).files - TreeSize::of(taken.iter()).files;
@@ -275,7 +283,8 @@ impl Engine {
 
     /// The newest version on disk, to share unchanged files with.
     async fn previous_version(&self, project: &Project) -> Result<Option<(u32, Vec<SourceEntry>)>> {
-        let builds = self.store.builds_list(project.id).await.map_err(store_failed)?;
+        let builds =
+            self.patiently(|| async { self.store.builds_list(project.id).await.map_err(store_failed) }).await?;
         let newest = builds.into_iter().rev().find(|build| build.standing().is_some() && build.node == self.node);
         let Some(build) = newest else { return Ok(None) };
         Ok(Some((build.number, self.snapshot_entries(project.workspace_id, build.snapshot).await?)))
@@ -285,36 +294,58 @@ impl Engine {
         self.build_event(work.project.id, work.number, BuildEvent::Entered(stage)).await.map(|_| ())
     }
 
-    /// Commits an event of a build; none when the build has ended meanwhile.
+    /// Commits an event of a build, as soon as the store takes it; none when the build has ended meanwhile.
     async fn build_event(&self, project: ProjectId, number: u32, event: BuildEvent) -> Result<Option<Build>> {
-        self.decide(|| async {
-            let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
-            let Some(build) = build.filter(|build| !build.state.is_ended()) else {
-                return Ok((Changes::new(), None));
-            };
-            let build = build.transition(event.clone(), self.now())?;
-            Ok((Changes::new().update(build.clone()), Some(build)))
-        })
-        .await
+        let commit = || {
+            self.decide(|| async {
+                let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
+                let Some(build) = build.filter(|build| !build.state.is_ended()) else {
+                    return Ok((Changes::new(), None));
+                };
+                // Nothing but an attempt of which the store has not said what became of it has claimed it for this process.
+                let claimed = build.lease.is_some_and(|lease| lease.holder == self.server);
+                if claimed && matches!(event, BuildEvent::Claimed(_)) {
+                    return Ok((Changes::new(), Some(build)));
+                }
+                let build = build.transition(event.clone(), self.now())?;
+                Ok((Changes::new().update(build.clone()), Some(build)))
+            })
+        };
+        self.patiently(commit).await
     }
 
-    /// Ends a build; a success makes its version active in the same commit, so that whoever reads `ready` can start a task.
-    async fn end_build(&self, project: ProjectId, number: u32, event: BuildEvent) {
-        let ending = self.decide(|| async {
-            let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
-            let Some(build) = build.filter(|build| !build.state.is_ended()) else {
-                return Ok((Changes::new(), ()));
-            };
-            let at = self.now();
-            let build = build.transition(event.clone(), at)?;
-            let mut changes = Changes::new();
-            if build.version.is_some() {
-                let row = self.store.project_fetch(build.workspace_id, project).await.map_err(store_failed)?;
-                if let Some(row) = row {
-                    changes = changes.update(row.activate(&build, at)?);
-                }
+    /// Renews the claim on a build that is worked on, as long as it is polled; it never ends by itself.
+    async fn keep_build<T>(&self, project: ProjectId, number: u32) -> T {
+        loop {
+            tokio::time::sleep(Lease::RENEWAL).await;
+            let renewed = BuildEvent::Renewed(Lease::taken(self.server, self.now()));
+            // One that waits for its slot has no claim to renew.
+            if let Err(error) = self.build_event(project, number, renewed).await {
+                tracing::debug!(error = %error, "a build's claim was not renewed");
             }
-            Ok((changes.update(build), ()))
+        }
+    }
+
+    /// Ends a build, as soon as the store takes it; a success makes its version active in the same commit, so that whoever reads
+    /// `ready` can start a task.
+    async fn end_build(&self, project: ProjectId, number: u32, event: BuildEvent) {
+        let ending = self.patiently(|| {
+            self.decide(|| async {
+                let build = self.store.build_fetch(project, number).await.map_err(store_failed)?;
+                let Some(build) = build.filter(|build| !build.state.is_ended()) else {
+                    return Ok((Changes::new(), ()));
+                };
+                let at = self.now();
+                let build = build.transition(event.clone(), at)?;
+                let mut changes = Changes::new();
+                if build.version.is_some() {
+                    let row = self.store.project_fetch(build.workspace_id, project).await.map_err(store_failed)?;
+                    if let Some(row) = row {
+                        changes = changes.update(row.activate(&build, at)?);
+                    }
+                }
+                Ok((changes.update(build), ()))
+            })
         });
         let ended = match self.builds.cancelled_by(project, number) {
             Some(request) => request.scope(ending).await,

@@ -2,16 +2,15 @@
 //! over a limit is named on the turn, never dropped in silence.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use stead_domain::environment::WORKSPACE;
 use stead_domain::file::Artifact;
 use stead_domain::ports::{FileEntry, Runtime, RuntimeError, StoredBlob};
 use stead_domain::turn::{ExcessFile, Turn};
-use stead_domain::{Code, FileId, Result, WorkspaceId};
+use stead_domain::{FileId, Result, WorkspaceId};
 use tokio::time::Instant;
 
-use crate::commit::{Pauses, blobs_failed};
+use crate::commit::{DISK, blobs_failed};
 use crate::engine::Engine;
 use crate::spool::SpoolWriter;
 
@@ -19,8 +18,6 @@ use crate::spool::SpoolWriter;
 const LISTED: usize = 100_000;
 /// How much is read at once.
 const PIECE: usize = 1 << 20;
-/// How long all the files of a turn together are tried again that the server's disk does not take.
-const DISK: Duration = Duration::from_secs(30);
 /// How many files over a limit are named.
 const NAMED: usize = 100;
 
@@ -69,28 +66,6 @@ impl Engine {
             }
         }
         collected
-    }
-
-    /// Repeats what the server's disk does not take, until an instant.
-    async fn while_hoping<T, D>(&self, until: Instant, mut work: impl FnMut() -> D) -> Result<T>
-    where
-        D: Future<Output = Result<T>>,
-    {
-        let stopping = self.supervisor.stopping();
-        let mut pauses = Pauses::new();
-        loop {
-            match work().await {
-                Err(error) if error.code == Code::BackendUnavailable => {
-                    let pause = pauses.next();
-                    if Instant::now() + pause > until || stopping.is_cancelled() {
-                        return Err(error);
-                    }
-                    tracing::warn!(error = %error, cause = ?error.cause, "a file that a task left could not be kept; it is tried again");
-                    tokio::time::sleep(pause).await;
-                }
-                outcome => return outcome,
-            }
-        }
     }
 
     async fn collect(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline, until: Instant) -> Collected {

@@ -76,9 +76,10 @@ impl Display {
 
 async fn commit(engine: Engine, mut rows: Box<Rows>, text: Option<String>) -> Box<Rows> {
     let done = engine.decide_on(&mut rows, |rows| decide(&engine, rows, text.as_deref())).await;
-    if let Err(error) = done {
+    match done {
+        Ok(()) => engine.faults.point("turn.stored"),
         // The finished item has all of it.
-        tracing::warn!(error = %error, cause = ?error.cause, "text could not be shown");
+        Err(error) => tracing::warn!(error = %error, cause = ?error.cause, "text could not be shown"),
     }
     rows
 }

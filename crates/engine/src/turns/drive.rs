@@ -34,7 +34,7 @@ impl Engine {
         workspace: WorkspaceId,
         id: TurnId,
         mut admitted: Option<Box<Admitted>>,
-        driving: &Driving<'_>,
+        driving: &Driving,
     ) {
         let stopping = self.supervisor.stopping();
         let mut pauses = Pauses::new();
@@ -61,7 +61,7 @@ impl Engine {
         workspace: WorkspaceId,
         id: TurnId,
         admitted: Option<Box<Admitted>>,
-        driving: &Driving<'_>,
+        driving: &Driving,
     ) -> Result<()> {
         let rows = match admitted {
             Some(admitted) => self.rows_after(*admitted).await?,
@@ -92,7 +92,7 @@ impl Engine {
 
     /// How long a turn waits for its environment: within the server's bound, and for what fails in passing (there is no place, say)
     /// within its own budget as well. Both count from its admission, whatever server processes there were since.
-    fn waiting(&self, turn: &Turn, driving: &Driving<'_>) -> Waiting {
+    fn waiting(&self, turn: &Turn, driving: &Driving) -> Waiting {
         let waited = self.now().since(turn.created_at);
         let most = self.settings.turn_time_limit;
         let budget = turn.time_limit.map_or(most, |limit| limit.min(most));

@@ -61,7 +61,7 @@ enum Next {
 }
 
 /// Takes what else is there, so that a script that says much makes few appends; with what came behind the output.
-async fn gather(exec: &mut Box<dyn Exec>, first: Piece) -> (Vec<Piece>, Option<Result<ExecEvent, RuntimeError>>) {
+fn gather(exec: &mut Box<dyn Exec>, first: Piece) -> (Vec<Piece>, Option<Result<ExecEvent, RuntimeError>>) {
     let (mut bytes, mut pieces) = (first.1.len(), vec![first]);
     while bytes < BATCH {
         match exec.next().now_or_never() {
@@ -81,7 +81,7 @@ impl Engine {
         rows: Box<Rows>,
         mut exec: Box<dyn Exec>,
         mut run: Run,
-        driving: &Driving<'_>,
+        driving: &Driving,
     ) -> Followed {
         let (turn, session, environment) = (rows.turn.id, rows.session.id, rows.environment.id);
         let (stopping, handing_over) = (self.supervisor.stopping(), self.turns.handing_over());
@@ -119,7 +119,7 @@ impl Engine {
             };
             match next {
                 Next::Said(Ok(ExecEvent::Output(stream, bytes))) => {
-                    let (pieces, behind) = gather(&mut exec, (stream, bytes)).await;
+                    let (pieces, behind) = gather(&mut exec, (stream, bytes));
                     run.keep(pieces).await;
                     self.faults.point("turn.output");
                     over = behind.map(over_by);
@@ -133,7 +133,6 @@ impl Engine {
                         text if text.is_empty() => self.hub.wake(Topic::Session(session)),
                         text => display.show(text),
                     }
-                    self.faults.point("turn.stored");
                 }
                 Next::Cancelled => {
                     killed = true;
@@ -167,10 +166,7 @@ impl Engine {
             }
             let Ok(runtime) = self.provider.link(environment).await else { continue };
             match runtime.adopt(&name, from).await {
-                Ok(Adopted::Found(exec)) => {
-                    tracing::warn!(environment.id = %environment, "a lost connection to a script was made anew");
-                    return Some(exec);
-                }
+                Ok(Adopted::Found(exec)) => return Some(exec),
                 Ok(Adopted::Unknown) | Err(RuntimeError::Refused(_)) => return None,
                 Err(RuntimeError::Lost(_)) => {}
             }

@@ -20,7 +20,7 @@ mod transcript;
 mod verdict;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stead_domain::TurnId;
@@ -45,16 +45,18 @@ pub struct TurnView {
     pub artifacts: Vec<Artifact>,
 }
 
+type Driven = Arc<Mutex<HashMap<TurnId, CancellationToken>>>;
+
 /// The turns that a task of this process drives.
 #[derive(Debug, Default)]
 pub(crate) struct RunningTurns {
-    driven: Mutex<HashMap<TurnId, CancellationToken>>,
+    driven: Driven,
     handing_over: CancellationToken,
 }
 
 /// Held while a task drives a turn.
-pub(crate) struct Driving<'a> {
-    turns: &'a RunningTurns,
+pub(crate) struct Driving {
+    driven: Driven,
     id: TurnId,
     /// Cancelled when the turn shall end.
     pub(crate) cancel: CancellationToken,
@@ -66,14 +68,14 @@ impl RunningTurns {
     }
 
     /// Takes the turn, unless somebody drives it already.
-    pub(crate) fn begin(&self, id: TurnId) -> Option<Driving<'_>> {
+    pub(crate) fn begin(&self, id: TurnId) -> Option<Driving> {
         let cancel = CancellationToken::new();
         let mut turns = self.lock();
         if self.handing_over.is_cancelled() || turns.contains_key(&id) {
             return None;
         }
         turns.insert(id, cancel.clone());
-        Some(Driving { turns: self, id, cancel })
+        Some(Driving { driven: self.driven.clone(), id, cancel })
     }
 
     /// Tells whoever drives the turn that it shall end.
@@ -106,8 +108,8 @@ impl RunningTurns {
     }
 }
 
-impl Drop for Driving<'_> {
+impl Drop for Driving {
     fn drop(&mut self) {
-        self.turns.lock().remove(&self.id);
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }

@@ -128,7 +128,18 @@ impl Engine {
                     }
                     self.refresh(rows).await?;
                 }
-                _ => return self.wait_for(&rows.turn, id, waiting).await,
+                OperationState::Done => return Ok(Readiness::LookAgain),
+                _ => {
+                    // What became of it is found out; whether it is tried again is decided here, in turn.
+                    let found_out = self.wait_for(&rows.turn, id, &waiting.leaving()).await?;
+                    if !matches!(found_out, Readiness::Impossible(_)) || waiting.is_over() {
+                        return Ok(found_out);
+                    }
+                    self.refresh(rows).await?;
+                    if rows.operation.as_ref().is_none_or(|operation| operation.state == OperationState::Failed) {
+                        return Ok(found_out);
+                    }
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use stead_domain::{EnvironmentId, Result, TurnId};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::Driving;
 use super::follow::{End, Followed};
 use super::output::message;
 use super::rows::Rows;
@@ -33,6 +34,8 @@ impl Engine {
     /// Takes a turn over whose driver has left a note, and drives it on in a task of its own. False when it is not the note's any
     /// more.
     pub(crate) async fn take_over_turn(&self, turn: &Turn, note: HandoverNote) -> Result<bool> {
+        // Before the row says that it is this process's: the sweep ends what nobody drives.
+        let Some(driving) = self.turns.begin(turn.id) else { return Ok(false) };
         let mut rows = self.rows_of(turn.workspace_id, turn.id).await?;
         let taken = self
             .decide_on(&mut rows, |rows| {
@@ -48,17 +51,16 @@ impl Engine {
         self.faults.point("turn.taken_over");
         self.remove_note(turn.id).await?;
         if taken {
-            self.drive_on(Box::new(rows), note);
+            self.drive_on(Box::new(rows), note, driving);
         }
         Ok(taken)
     }
 
-    fn drive_on(&self, rows: Box<Rows>, note: HandoverNote) {
+    fn drive_on(&self, rows: Box<Rows>, note: HandoverNote, driving: Driving) {
         let engine = self.clone();
         let id = rows.turn.id;
         let span = tracing::info_span!("turn", turn.id = %id, session.id = %rows.session.id);
         let work = async move {
-            let Some(driving) = engine.turns.begin(id) else { return };
             if rows.turn.state == TurnState::Cancelling {
                 driving.cancel.cancel();
             }

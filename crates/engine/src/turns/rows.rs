@@ -135,7 +135,8 @@ impl Engine {
                     let message = format!("too many others are changing the same {what}; try again");
                     return Err(Error::new(Code::CapacityExhausted, message));
                 }
-                Err(CommitError::Conflict(_)) => {
+                Err(CommitError::Conflict(table)) => {
+                    metrics::counter!("stead_commit_retries_total", "table" => table).increment(1);
                     conflicts += 1;
                     self.refresh_patiently(rows).await?;
                 }

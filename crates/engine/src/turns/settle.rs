@@ -2,7 +2,6 @@
 //! end. The commit is tried until the store takes it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use stead_domain::changes::{Changes, Removal};
 use stead_domain::environment::EnvironmentState;
@@ -12,17 +11,15 @@ use stead_domain::operation::OperationKind;
 use stead_domain::ports::{ExecExit, Runtime, RuntimeError};
 use stead_domain::turn::{TurnEvent, TurnOutcome, TurnState};
 use stead_domain::{EnvironmentId, Result};
+use tokio::time::Instant;
 
 use super::artifacts::{Baseline, Collected};
 use super::follow::{End, Followed};
 use super::output::{OutputLog, message};
 use super::rows::Rows;
 use super::verdict::{exit_status, has_failed, judge, judge_lost};
-use crate::commit::Pauses;
+use crate::commit::{DISK, Pauses};
 use crate::engine::Engine;
-
-/// How long a disk that does not take what was written is asked again before a turn ends without that.
-const DISK: Duration = Duration::from_secs(30);
 
 /// How often a runtime that does not answer is dialled before its files count as unreadable.
 const DIALS: usize = 3;
@@ -136,14 +133,8 @@ impl Engine {
 
     /// Makes the log of a turn durable, as long as that can be hoped for.
     async fn keep_log(&self, log: &OutputLog) {
-        let mut pauses = Pauses::new();
-        let asked = tokio::time::Instant::now();
-        while let Err(error) = log.sync().await {
-            tracing::warn!(error = %error, cause = ?error.cause, "a turn's output could not be made durable");
-            if asked.elapsed() > DISK || self.supervisor.stopping().is_cancelled() {
-                return;
-            }
-            tokio::time::sleep(pauses.next()).await;
+        if let Err(error) = self.while_hoping(Instant::now() + DISK, || log.sync()).await {
+            tracing::error!(error = %error, cause = ?error.cause, "a turn's output could not be made durable");
         }
     }
 

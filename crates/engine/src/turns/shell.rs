@@ -63,7 +63,7 @@ impl Engine {
         &self,
         mut rows: Box<Rows>,
         started: Option<Asked>,
-        driving: &Driving<'_>,
+        driving: &Driving,
     ) -> Result<Option<Box<Rows>>> {
         let prepared = self.prepare_script(&rows).await;
         let (runtime, request) = match prepared {

@@ -36,6 +36,29 @@ fn a_running_task_goes_on_in_the_next_server_process() {
 }
 
 #[test]
+fn what_was_there_before_a_task_is_remembered_across_a_hand_over() {
+    let world = World::new(Machine::adopting());
+    let first = world.process();
+    let begun = first.start("echo begun").turn.id;
+    came_to(&first.end_of(begun), TurnState::Completed, "begun\n");
+    world.machine.put_file("old.txt", b"before");
+    world.machine.put_file("changed.txt", b"before");
+    let mut next = first.request("hold");
+    (next.previous, next.agent_id) = (Some(begun), None);
+    let turn = first.wait(first.engine.turn_start(&first.caller, next)).unwrap().turn.id;
+    first.wait(world.machine.runs(turn));
+    first.hand_over();
+    world.machine.put_file("changed.txt", b"after");
+    world.machine.put_file("new.txt", b"after");
+    let second = world.process();
+    world.machine.end(turn, 0);
+    let view = second.end_of(turn);
+    let paths: Vec<&str> = view.artifacts.iter().map(|artifact| artifact.path.as_str()).collect();
+    assert_eq!(paths, ["changed.txt", "new.txt"]);
+    assert!(view.turn.outcome.excess.is_empty());
+}
+
+#[test]
 fn a_task_that_was_handed_over_can_be_cancelled() {
     let world = World::new(Machine::adopting());
     let first = world.process();
