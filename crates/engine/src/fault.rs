@@ -6,7 +6,7 @@
 //! Without the variable this costs one comparison.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -80,7 +80,8 @@ pub const MOMENTS: &[&str] = &[
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     chosen: Option<Chosen>,
-    reached: AtomicU32,
+    /// What was chosen last, and how often it was reached since.
+    reached: Mutex<(String, u32)>,
 }
 
 #[derive(Debug)]
@@ -105,7 +106,7 @@ impl Faults {
             let (moment, nth) = read(&text);
             Chosen::Moment(moment.to_owned(), nth)
         });
-        Self { chosen, reached: AtomicU32::new(0) }
+        Self { chosen, reached: Mutex::default() }
     }
 
     /// Dies here if this is the moment.
@@ -113,10 +114,11 @@ impl Faults {
         debug_assert!(MOMENTS.contains(&moment), "{moment} is not listed");
         let Some(chosen) = &self.chosen else { return };
         let is_now = match chosen {
-            Chosen::Moment(named, nth) => named == moment && self.is_nth(*nth),
+            Chosen::Moment(named, nth) => named == moment && self.is_nth(moment, *nth),
             Chosen::File(path) => std::fs::read_to_string(path).is_ok_and(|text| {
-                let (named, nth) = read(text.trim());
-                named == moment && self.is_nth(nth)
+                let text = text.trim();
+                let (named, nth) = read(text);
+                named == moment && self.is_nth(text, nth)
             }),
         };
         if is_now {
@@ -127,8 +129,14 @@ impl Faults {
         }
     }
 
-    fn is_nth(&self, nth: u32) -> bool {
-        self.reached.fetch_add(1, Ordering::SeqCst) + 1 == nth
+    /// Counts; another choice begins anew.
+    fn is_nth(&self, chosen: &str, nth: u32) -> bool {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        if reached.0 != chosen {
+            *reached = (chosen.to_owned(), 0);
+        }
+        reached.1 += 1;
+        reached.1 == nth
     }
 }
 
@@ -147,6 +155,7 @@ mod tests {
             (("turn.ran", 1), ("turn.ran", 3), ("turn.ran", 1))
         );
         let faults = Faults::default();
-        assert_eq!((1..=3).map(|_| faults.is_nth(2)).collect::<Vec<_>>(), [false, true, false]);
+        let count = |chosen: &str| (1..=3).map(|_| faults.is_nth(chosen, 2)).collect::<Vec<_>>();
+        assert_eq!((count("turn.ran:2"), count("turn.ended:2")), (vec![false, true, false], vec![false, true, false]));
     }
 }

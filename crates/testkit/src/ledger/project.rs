@@ -38,6 +38,22 @@ pub struct Build {
     pub until: Option<Instant>,
     /// Whether its owner has asked for its end.
     pub cancelled: bool,
+    /// Whether its files were given up.
+    pub given_up: Known<bool>,
+}
+
+impl Build {
+    /// A build of these files.
+    #[must_use]
+    pub fn of(tree: Tree, until: Option<Instant>) -> Self {
+        Self { tree, end: None, until, cancelled: false, given_up: Known::certainly(false) }
+    }
+
+    /// Whether its version is there for sessions to read, as far as is known.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.end.as_deref() == Some("ready") && self.given_up == Known::certainly(false)
+    }
 }
 
 impl Project {
@@ -67,7 +83,7 @@ impl Project {
     /// Whether a version of it is known to be ready.
     #[must_use]
     pub fn has_version(&self) -> bool {
-        self.is_usable() && self.builds.values().any(|build| build.end.as_deref() == Some("ready"))
+        self.is_usable() && self.builds.values().any(Build::stands)
     }
 
     /// Whether a build of it may be at work.

@@ -107,7 +107,8 @@ impl Client {
             82..88 => ("cancel", self.cancel()),
             88..93 => ("delete a session", self.delete_session()),
             93..95 => ("delete a project", self.delete_project()),
-            95..97 => ("collect", self.collect()),
+            95..96 => ("give up a version", self.give_up()),
+            96..98 => ("collect", self.collect()),
             _ => ("look", self.look()),
         }
     }

@@ -363,7 +363,7 @@ impl Client {
         if let Some(tree) = project.asked_build.take() {
             let number = project.builds.keys().next_back().map_or(1, |newest| newest + 1);
             if versions.contains_key(&number) {
-                let build = stead_testkit::ledger::Build { tree, end: None, until: None, cancelled: false };
+                let build = stead_testkit::ledger::Build::of(tree, None);
                 project.builds.insert(number, build);
             }
         }
@@ -375,7 +375,11 @@ impl Client {
                 faults.push(format!("{name}: build {number} was acknowledged and is lost"));
                 continue;
             };
-            let end = ended(version);
+            let was_given_up = version["status"] == "unknown";
+            if !build.given_up.settle(&was_given_up) {
+                faults.push(format!("{name}: version {number} is {}", if was_given_up { "given up" } else { "back" }));
+            }
+            let end = if was_given_up { build.end.clone().or(Some("ready".to_owned())) } else { ended(version) };
             let is_new = build.end.is_none();
             if !is_new && build.end != end {
                 faults.push(format!("{name}: build {number} was {:?} and is {end:?}", build.end));
@@ -397,14 +401,14 @@ impl Client {
                     workspace.path().join(id.trim_start_matches("henv_")).join("versions").join(number.to_string())
                 })
                 .find(|path| path.exists());
-            match (build.end.as_deref(), source) {
-                (Some("ready"), Some(path)) => {
+            match (build.stands(), source) {
+                (true, Some(path)) => {
                     let found = files_below(&path.join("source"));
                     if found != build.tree {
                         faults.push(format!("{name}: version {number} differs: {}", difference(&found, &build.tree)));
                     }
                 }
-                (Some("ready"), None) => faults.push(format!("{name}: the files of version {number} are lost")),
+                (true, None) => faults.push(format!("{name}: the files of version {number} are lost")),
                 // It may go in a moment; the look for what is left over waits for that.
                 (_, _) => {}
             }
@@ -422,19 +426,11 @@ impl Client {
                 }
             }
         }
-        let newest = project
-            .builds
-            .iter()
-            .rev()
-            .find(|(_, build)| build.end.as_deref() == Some("ready"))
-            .map(|(number, _)| u64::from(*number));
+        let newest =
+            project.builds.iter().rev().find(|(_, build)| build.stands()).map(|(number, _)| u64::from(*number));
         let active = listed["active"].as_u64();
-        let is_ready = |number: u64| {
-            project
-                .builds
-                .iter()
-                .any(|(known, build)| u64::from(*known) == number && build.end.as_deref() == Some("ready"))
-        };
+        let is_ready =
+            |number: u64| project.builds.iter().any(|(known, build)| u64::from(*known) == number && build.stands());
         if (!project.activated && active != newest) || active.is_some_and(|number| !is_ready(number)) {
             faults.push(format!("{name}: version {active:?} is active, and {newest:?} is the newest that is ready"));
         }

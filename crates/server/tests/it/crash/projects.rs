@@ -153,7 +153,7 @@ impl Client {
             // A build takes longer than this whatever it does.
             let until = Instant::now() + Duration::from_millis(20);
             self.asker.in_flight.runs_until(until);
-            project.builds.insert(number, Build { tree, end: None, until: Some(until), cancelled: false });
+            project.builds.insert(number, Build::of(tree, Some(until)));
         }
         true
     }
@@ -185,7 +185,7 @@ impl Client {
     pub(super) fn activate(&mut self) -> bool {
         let Some(at) = self.a_project() else { return true };
         let project = &mut self.projects[at];
-        let ready = project.builds.iter().find(|(_, build)| build.end.as_deref() == Some("ready"));
+        let ready = project.builds.iter().find(|(_, build)| build.stands());
         let Some(number) = ready.map(|(number, _)| *number) else { return true };
         project.activated = true;
         let path = format!("/v1/environments/{}/versions/{number}/activate", project.id.clone().unwrap_or_default());
@@ -209,6 +209,22 @@ impl Client {
             }
             Sent::Lost => false,
         }
+    }
+
+    /// Gives up the files of an old version.
+    pub(super) fn give_up(&mut self) -> bool {
+        let Some(at) = self.a_project() else { return true };
+        let project = &mut self.projects[at];
+        let Some((number, build)) = project.builds.iter_mut().find(|(_, build)| build.stands()) else { return true };
+        let path = format!("/stead/v1/projects/{}/versions/{number}", project.id.clone().unwrap_or_default());
+        build.given_up.ask(true);
+        match self.asker.send("DELETE", &path, &[], b"") {
+            Sent::Done(_) => build.given_up.acknowledge(),
+            // It is the active one, or a task reads it.
+            Sent::Refused => build.given_up.refuse(),
+            Sent::Lost => return false,
+        }
+        true
     }
 
     pub(super) fn collect(&mut self) -> bool {

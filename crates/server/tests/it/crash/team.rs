@@ -197,7 +197,7 @@ impl Team {
             }
             for project in &client.projects {
                 let id = project.id.clone().unwrap_or_default();
-                let ready = project.builds.iter().filter(|(_, build)| build.end.as_deref() == Some("ready"));
+                let ready = project.builds.iter().filter(|(_, build)| build.stands());
                 let hex = id.trim_start_matches("henv_").to_owned();
                 owned.versions.extend(ready.map(|(number, _)| (hex.clone(), *number)));
             }
