@@ -76,7 +76,8 @@ pub(crate) fn check(method: &str, path: &str, answer: &Answer) {
         assert!(answer.status == 206 || answer.status == 304, "the document has no {media} here: {what}");
         return;
     };
-    if media != "application/json" || !content["schema"].is_object() {
+    // Bytes of a file may call themselves JSON, too.
+    if media != "application/json" || content["schema"] == json!({}) {
         return;
     }
     let body = answer.json();
