@@ -12,6 +12,7 @@ use stead_testkit::ledger::Random;
 use super::leftovers::nothing;
 use super::oracle::Excuses;
 use super::postgres::Postgres;
+use super::rounds::{print, tell};
 use super::team::Team;
 use crate::api::Api;
 use crate::objects::{eventually, processes, said, text};
@@ -54,8 +55,9 @@ fn under(
         server.start_again();
     }
     let (done, refused) = team.said();
-    println!("round {round}: seed {seed}, {in_flight} in flight, {} side effects; {done:?}", team.effects());
-    super::rounds::tell(&refused);
+    let effects = team.effects();
+    print(&format!("round {round}: seed {seed}, {in_flight} in flight, {effects} side effects; {done:?}"));
+    tell(&refused);
     let faults = team.faults(server, excuses);
     assert!(faults.is_empty(), "round {round} (seed {seed}): {faults:#?}");
 }
@@ -237,7 +239,7 @@ fn a_full_disk_refuses_and_loses_nothing_that_was_acknowledged() {
     for place in seeds(2) {
         under(&mut server, &mut team, place, Excuses::FULL, |_, random| {
             let mut file = std::fs::File::create(&filler).unwrap();
-            while std::io::Write::write_all(&mut file, &[7; 65_536]).is_ok() {}
+            while std::io::Write::write_all(&mut file, &[7; 4096]).is_ok() {}
             std::thread::sleep(Duration::from_millis(500 + random.below(1000)));
             std::fs::remove_file(&filler).unwrap();
         });

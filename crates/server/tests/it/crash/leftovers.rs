@@ -39,11 +39,8 @@ fn is_of_the_proxy(server: &TestServer, group: &Path) -> bool {
 fn strays(server: &TestServer, owned: &Owned) -> Vec<String> {
     let mut strays = Vec::new();
     let slots: BTreeSet<String> = names(server, "environments/slots").into_iter().collect();
-    let environments = names(server, "environments")
-        .into_iter()
-        .filter(|name| name != "slots")
-        .filter(|name| !name.ends_with(".json"))
-        .count();
+    let environments =
+        names(server, "environments").into_iter().filter(|name| name != "slots" && name != "place.json").count();
     if slots.len() != environments {
         strays.push(format!("{} slots are leased for {environments} environments", slots.len()));
     }
@@ -52,7 +49,7 @@ fn strays(server: &TestServer, owned: &Owned) -> Vec<String> {
         strays.push(format!("{environments} environments for {sessions} sessions, of which {worked} have worked"));
     }
     let named = |name: &str| name.strip_prefix('e').is_some_and(|slot| slots.contains(slot));
-    let runs = names(server, "run").into_iter().filter(|name| name != "place.json" && !name.ends_with(".sock"));
+    let runs = names(server, "run").into_iter().filter(|name| name != "place.json" && name != "control.sock");
     strays.extend(runs.filter(|name| !named(name)).map(|name| format!("run/{name}")));
     for group in server.groups() {
         for child in below(&group).into_iter().filter(|child| group.join(child).is_dir()) {

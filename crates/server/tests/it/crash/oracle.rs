@@ -15,7 +15,7 @@ use super::projects::ended;
 use crate::objects::text;
 
 /// How long anything may take to come to its end when the server is back.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What may have ended something before its end: words in its reason or its message.
 #[derive(Debug, Clone, Copy)]
@@ -308,7 +308,7 @@ impl Client {
                 match self.again(&task.body, task.key.as_deref()) {
                     Ok((response, _)) if response == turn.response => {}
                     other => {
-                        faults.push(format!("{} with its key again gives {other:?} for {}", task.name, turn.response))
+                        faults.push(format!("{} with its key again gives {other:?} for {}", task.name, turn.response));
                     }
                 }
             }

@@ -28,7 +28,7 @@ impl Postgres {
         let programs = versions.map(|version| version.path().join("bin")).find(|path| path.join("initdb").exists());
         let Some(programs) = programs else {
             assert!(std::env::var("STEAD_NO_SKIP").as_deref() != Ok("1"), "PostgreSQL is not installed");
-            println!("skipped: PostgreSQL is not installed");
+            eprintln!("skipped: PostgreSQL is not installed");
             return None;
         };
         let directory = tempfile::Builder::new().prefix("stead-pg-").tempdir().unwrap();

@@ -4,6 +4,7 @@
 //! at a moment of its own. `STEAD_CRASH_ROUNDS` and `STEAD_CRASH_SEED` make more of them, and the same ones again.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use stead_engine::MOMENTS;
@@ -171,6 +172,11 @@ impl Siege {
     }
 }
 
+/// Says something whether or not tests are shown: the seeds and moments of rounds belong to the record.
+pub(super) fn print(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// What was refused that need not have been, each kind once.
 pub(super) fn tell(refused: &[String]) {
     let mut kinds: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
@@ -179,7 +185,7 @@ pub(super) fn tell(refused: &[String]) {
         kinds.entry(code).or_insert((0, line)).0 += 1;
     }
     for (code, (count, line)) in kinds {
-        println!("  {count} times {code}, as {}", line.chars().take(300).collect::<String>());
+        print(&format!("  {count} times {code}, as {}", line.chars().take(300).collect::<String>()));
     }
 }
 
@@ -205,13 +211,13 @@ fn rounds(count: u32, seed: u64) {
         let (done, refused) = siege.team.said();
         let checked = Instant::now();
         let faults = siege.team.faults(&siege.server, Excuses::KILLED);
-        println!(
+        print(&format!(
             "round {round}: seed {own}, meant {}, died at {died_at}, {in_flight} in flight, {} side effects; {:.1} s, looked {:.1} s; {done:?}",
             moment.unwrap_or("a time"),
             siege.team.effects(),
             began.elapsed().as_secs_f32(),
             checked.elapsed().as_secs_f32()
-        );
+        ));
         tell(&refused);
         assert!(in_flight >= IN_FLIGHT, "round {round} (seed {own}): {in_flight} in flight");
         assert!(faults.is_empty(), "round {round} (seed {own}, {died_at}): {faults:#?}");
@@ -221,9 +227,9 @@ fn rounds(count: u32, seed: u64) {
         kills.count += 1;
     }
     finish(siege);
-    println!("\n{:<36} {:>6}  in flight", "died at", "kills");
+    print(&format!("\n{:<36} {:>6}  in flight", "died at", "kills"));
     for (moment, kills) in table {
-        println!("{moment:<36} {:>6}  {}-{}", kills.count, kills.least, kills.most);
+        print(&format!("{moment:<36} {:>6}  {}-{}", kills.count, kills.least, kills.most));
     }
 }
 
