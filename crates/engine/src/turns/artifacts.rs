@@ -7,7 +7,7 @@ use stead_domain::environment::WORKSPACE;
 use stead_domain::file::Artifact;
 use stead_domain::ports::{FileEntry, Runtime, RuntimeError, StoredBlob};
 use stead_domain::turn::{ExcessFile, Turn};
-use stead_domain::{FileId, Result, WorkspaceId};
+use stead_domain::{FileId, Result, SessionId, TurnId, WorkspaceId};
 use tokio::time::Instant;
 
 use crate::commit::{DISK, blobs_failed};
@@ -23,6 +23,20 @@ const NAMED: usize = 100;
 
 /// The stamps of the files that were there before the turn, by path.
 pub(crate) type Baseline = HashMap<String, String>;
+
+/// Whose the files are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owner {
+    workspace_id: WorkspaceId,
+    session_id: SessionId,
+    turn_id: TurnId,
+}
+
+impl From<&Turn> for Owner {
+    fn from(turn: &Turn) -> Self {
+        Self { workspace_id: turn.workspace_id, session_id: turn.session_id, turn_id: turn.id }
+    }
+}
 
 /// What was collected.
 #[derive(Debug, Default)]
@@ -53,9 +67,9 @@ pub(crate) async fn baseline(runtime: &dyn Runtime) -> Result<Baseline, RuntimeE
 
 impl Engine {
     /// Collects what the turn left, durably. A file that the server's disk does not take is tried again for a while.
-    pub(crate) async fn collect_durably(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline) -> Collected {
+    pub(crate) async fn collect_durably(&self, runtime: &dyn Runtime, owner: Owner, before: &Baseline) -> Collected {
         let until = Instant::now() + DISK;
-        let mut collected = self.collect(runtime, turn, before, until).await;
+        let mut collected = self.collect(runtime, owner, before, until).await;
         if collected.artifacts.is_empty() {
             return collected;
         }
@@ -68,7 +82,7 @@ impl Engine {
         collected
     }
 
-    async fn collect(&self, runtime: &dyn Runtime, turn: &Turn, before: &Baseline, until: Instant) -> Collected {
+    async fn collect(&self, runtime: &dyn Runtime, owner: Owner, before: &Baseline, until: Instant) -> Collected {
         let mut collected = Collected::default();
         let (mut files, more) = match runtime.list_files(WORKSPACE, LISTED).await {
             Ok(listed) => listed,
@@ -93,13 +107,13 @@ impl Engine {
                 collected.exceed(&file.path, format!("more than {} bytes in one turn", limits.turn_bytes));
             } else {
                 let keeping = || async {
-                    self.require_blob_room(turn.workspace_id, file.bytes).await?;
-                    self.fetch(runtime, turn.workspace_id, &file).await
+                    self.require_blob_room(owner.workspace_id, file.bytes).await?;
+                    self.fetch(runtime, owner.workspace_id, &file).await
                 };
                 match self.while_hoping(until, keeping).await {
                     Ok(stored) => {
                         bytes += stored.bytes;
-                        collected.artifacts.push(self.artifact(turn, file.path, stored));
+                        collected.artifacts.push(self.artifact(owner, file.path, stored));
                     }
                     Err(error) => collected.exceed(&file.path, error.message),
                 }
@@ -108,12 +122,12 @@ impl Engine {
         collected
     }
 
-    fn artifact(&self, turn: &Turn, path: String, stored: StoredBlob) -> Artifact {
+    fn artifact(&self, owner: Owner, path: String, stored: StoredBlob) -> Artifact {
         Artifact {
             id: FileId::new(self.ids.as_ref()),
-            workspace_id: turn.workspace_id,
-            session_id: turn.session_id,
-            turn_id: turn.id,
+            workspace_id: owner.workspace_id,
+            session_id: owner.session_id,
+            turn_id: owner.turn_id,
             path,
             bytes: stored.bytes,
             blob: stored.id,

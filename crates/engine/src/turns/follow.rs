@@ -13,6 +13,7 @@ use stead_domain::{EnvironmentId, TurnId};
 use tokio::time::Instant;
 
 use super::Driving;
+use super::artifacts::Owner;
 use super::display::Display;
 use super::rows::Rows;
 use super::run::{Piece, Run};
@@ -47,9 +48,20 @@ pub(super) enum End {
 
 /// A script that is followed, or was.
 pub(super) struct Followed {
-    pub(super) rows: Box<Rows>,
+    pub(super) owner: Owner,
+    pub(super) environment: EnvironmentId,
+    /// Has the rows, and may still be at work on the last of the text.
+    pub(super) display: Display,
     pub(super) run: Run,
     pub(super) end: End,
+}
+
+impl Followed {
+    /// A script that nobody follows.
+    pub(super) fn lost(engine: &Engine, rows: Box<Rows>, run: Run, error: RuntimeError) -> Self {
+        let (owner, environment) = (Owner::from(&rows.turn), rows.environment.id);
+        Self { owner, environment, display: Display::new(engine.clone(), rows), run, end: End::Lost(error) }
+    }
 }
 
 /// What came next.
@@ -84,6 +96,7 @@ impl Engine {
         driving: &Driving,
     ) -> Followed {
         let (turn, session, environment) = (rows.turn.id, rows.session.id, rows.environment.id);
+        let owner = Owner::from(&rows.turn);
         let (stopping, handing_over) = (self.supervisor.stopping(), self.turns.handing_over());
         let mut display = Display::new(self.clone(), rows);
         let mut renewal = tokio::time::interval_at(Instant::now() + Lease::RENEWAL, Lease::RENEWAL);
@@ -147,7 +160,11 @@ impl Engine {
                 let _ = exec.acknowledge(acknowledged).await;
             }
         };
-        Followed { rows: display.into_rows().await, run, end }
+        if matches!(end, End::Exited(_)) && display.is_free() && !run.unseen.is_empty() {
+            // What a short script has said is shown while its end is looked into.
+            display.show(std::mem::take(&mut run.unseen));
+        }
+        Followed { owner, environment, display, run, end }
     }
 
     /// Takes a script up again whose connection was lost, at this byte of its output. None when that is not possible.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Driving;
-use super::follow::{End, Followed};
+use super::follow::Followed;
 use super::output::message;
 use super::rows::Rows;
 use super::run::Run;
@@ -68,7 +68,7 @@ impl Engine {
             let driven = async {
                 let followed = match engine.pick_up(&rows).await? {
                     (run, Ok(exec)) => engine.follow(rows, exec, run, &driving).await,
-                    (run, Err(error)) => Followed { rows, run, end: End::Lost(error) },
+                    (run, Err(error)) => Followed::lost(&engine, rows, run, error),
                 };
                 engine.finish(followed, &note.baseline).await
             };

@@ -13,10 +13,11 @@ use stead_domain::turn::{TurnEvent, TurnOutcome, TurnState};
 use stead_domain::{EnvironmentId, Result};
 use tokio::time::Instant;
 
-use super::artifacts::{Baseline, Collected};
+use super::artifacts::{Baseline, Collected, Owner};
 use super::follow::{End, Followed};
 use super::output::{OutputLog, message};
 use super::rows::Rows;
+use super::run::Run;
 use super::verdict::{exit_status, has_failed, judge, judge_lost};
 use crate::commit::{DISK, Pauses};
 use crate::engine::Engine;
@@ -30,7 +31,9 @@ impl Engine {
         if !matches!(followed.end, End::HandedOver) {
             return self.settle_turn(followed, before).await;
         }
-        let (turn, log) = (followed.rows.turn.id, &followed.run.log);
+        let Followed { display, run: Run { log, .. }, .. } = followed;
+        // What is being shown must be shown, or not be, before the next one looks.
+        let turn = display.into_rows().await.turn.id;
         log.sync().await?;
         self.write_note(turn, before, log.bytes).await?;
         tracing::info!(turn.output_bytes = log.bytes, "a running task is handed over");
@@ -38,8 +41,8 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) async fn settle_turn(&self, followed: Followed, before: &Baseline) -> Result<()> {
-        let Followed { mut rows, run, end } = followed;
+    async fn settle_turn(&self, followed: Followed, before: &Baseline) -> Result<()> {
+        let Followed { owner, environment, display, run, end } = followed;
         let finished = run.transcript.finish();
         let mut outcome = TurnOutcome {
             output_bytes: run.log.bytes,
@@ -47,23 +50,23 @@ impl Engine {
             replaced_bytes: finished.replaced,
             ..TurnOutcome::default()
         };
-        let environment = rows.environment.id;
         let (mut artifacts, mut unruly) = (Vec::new(), false);
-        let verdict = match end {
+        let shown_and_kept = async { tokio::join!(display.into_rows(), self.keep_log(&run.log)).0 };
+        let (mut rows, verdict) = match end {
             End::Exited(exit) => {
-                let ((collected, reached), ()) =
-                    tokio::join!(self.look_at(&rows, before, exit, &mut unruly), self.keep_log(&run.log));
+                let looking = self.look_at(owner, environment, before, exit, &mut unruly);
+                let ((collected, reached), rows) = tokio::join!(looking, shown_and_kept);
                 outcome.excess = collected.excess;
                 outcome.exit = exit_status(exit);
                 artifacts = collected.artifacts;
-                judge(exit, &reached, &self.budget(&rows.turn))
+                let verdict = judge(exit, &reached, &self.budget(&rows.turn));
+                (rows, verdict)
             }
             End::Lost(error) => {
                 tracing::warn!(error = %error, "a turn lost its runtime");
-                let (reached, ()) =
-                    tokio::join!(self.provider.limits_reached(environment, true), self.keep_log(&run.log));
+                let (reached, rows) = tokio::join!(self.provider.limits_reached(environment, true), shown_and_kept);
                 unruly = self.end_tree(environment).await.is_err();
-                judge_lost(&reached)
+                (rows, judge_lost(&reached))
             }
             End::HandedOver => return Ok(()),
         };
@@ -94,16 +97,16 @@ impl Engine {
     /// What the script left, and what it ran into.
     async fn look_at(
         &self,
-        rows: &Rows,
+        owner: Owner,
+        environment: EnvironmentId,
         before: &Baseline,
         exit: ExecExit,
         unruly: &mut bool,
     ) -> (Collected, Vec<stead_domain::limit::Reached>) {
-        let environment = rows.environment.id;
         match self.end_tree(environment).await {
             // The receipt: nothing of the turn runs any more, so nothing changes under the collector's hands.
             Ok(runtime) => {
-                let collecting = self.collect_durably(runtime.as_ref(), &rows.turn, before);
+                let collecting = self.collect_durably(runtime.as_ref(), owner, before);
                 tokio::join!(collecting, self.provider.limits_reached(environment, has_failed(exit)))
             }
             Err(error) => {

@@ -12,7 +12,7 @@ use stead_projects::environment::SYSTEM_PATH;
 
 use super::Driving;
 use super::artifacts::{Baseline, baseline};
-use super::follow::{End, Followed};
+use super::follow::Followed;
 use super::output::begun_message;
 use super::promote::Promotion;
 use super::rows::Rows;
@@ -119,7 +119,7 @@ impl Engine {
                 self.faults.point("turn.launched");
                 self.follow(rows, exec, run, driving).await
             }
-            Err(error) => Followed { rows, run, end: End::Lost(error) },
+            Err(error) => Followed::lost(self, rows, run, error),
         };
         self.faults.point("turn.ran");
         self.finish(followed, &before).await?;

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// The longest that anything in these tests may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What outlives a server process.
 pub(crate) struct World {

@@ -14,8 +14,9 @@ fn a_lost_connection_costs_a_script_nothing_until_it_is_lost_too_often() {
     let turn = server.run("hold");
     let mut said = String::new();
     for number in 0..10 {
-        world.machine.say(turn, &format!("{number}\n"));
-        said.push_str(&format!("{number}\n"));
+        let line = format!("{number}\n");
+        world.machine.say(turn, &line);
+        said.push_str(&line);
         world.machine.lose_connections();
         server.shows(turn, &said);
     }
