@@ -27,14 +27,14 @@ pub(crate) type Baseline = HashMap<String, String>;
 /// Whose the files are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
-    workspace_id: WorkspaceId,
-    session_id: SessionId,
-    turn_id: TurnId,
+    workspace: WorkspaceId,
+    session: SessionId,
+    turn: TurnId,
 }
 
 impl From<&Turn> for Owner {
     fn from(turn: &Turn) -> Self {
-        Self { workspace_id: turn.workspace_id, session_id: turn.session_id, turn_id: turn.id }
+        Self { workspace: turn.workspace_id, session: turn.session_id, turn: turn.id }
     }
 }
 
@@ -107,8 +107,8 @@ impl Engine {
                 collected.exceed(&file.path, format!("more than {} bytes in one turn", limits.turn_bytes));
             } else {
                 let keeping = || async {
-                    self.require_blob_room(owner.workspace_id, file.bytes).await?;
-                    self.fetch(runtime, owner.workspace_id, &file).await
+                    self.require_blob_room(owner.workspace, file.bytes).await?;
+                    self.fetch(runtime, owner.workspace, &file).await
                 };
                 match self.while_hoping(until, keeping).await {
                     Ok(stored) => {
@@ -125,9 +125,9 @@ impl Engine {
     fn artifact(&self, owner: Owner, path: String, stored: StoredBlob) -> Artifact {
         Artifact {
             id: FileId::new(self.ids.as_ref()),
-            workspace_id: owner.workspace_id,
-            session_id: owner.session_id,
-            turn_id: owner.turn_id,
+            workspace_id: owner.workspace,
+            session_id: owner.session,
+            turn_id: owner.turn,
             path,
             bytes: stored.bytes,
             blob: stored.id,

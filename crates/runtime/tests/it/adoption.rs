@@ -51,8 +51,8 @@ async fn a_named_command_is_taken_over_where_its_output_was_kept() {
     assert!(second.adopt("t2", 0).await.unwrap().is_none());
     let exec = second.adopt("t1", 3).await.unwrap().unwrap();
     let (output, report) = rest(exec).await;
-    let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
-    assert_eq!(String::from_utf8(output).unwrap(), format!("\n{expected}two\n"));
+    let expected: Vec<String> = (1..=100_000).map(|number| number.to_string()).collect();
+    assert_eq!(String::from_utf8(output).unwrap(), format!("\n{}\ntwo\n", expected.join("\n")));
     assert_eq!((report.code, report.reason), (Some(5), ExitReason::Exited));
     second.ping().await.unwrap();
     assert!(second.adopt("t1", 3).await.unwrap().is_none(), "forgotten");

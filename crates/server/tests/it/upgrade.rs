@@ -19,7 +19,8 @@ use crate::server::TestServer;
 const COUNT: &str = "for i in $(seq 1 100); do echo line $i; echo $i >> counted; sleep 0.04; done";
 
 fn counted() -> String {
-    (1..=100).map(|number| format!("line {number}\n")).collect()
+    let lines: Vec<String> = (1..=100).map(|number| format!("line {number}")).collect();
+    lines.join("\n") + "\n"
 }
 
 /// Begins to count, and returns when something was said.
@@ -56,7 +57,7 @@ fn knock(address: &str, key: &str) -> Met {
         Ok(connection) => connection,
         Err(error) => return Met::Refused(error.to_string()),
     };
-    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    connection.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     // As a client does that has something to think of first.
     std::thread::sleep(Duration::from_millis(3));
     let request = format!(
