@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -16,6 +17,8 @@ use crate::config::Settings;
 const WAITING: u32 = 4096;
 /// How long an earlier process may take beyond its requests' grace to let go of everything.
 const LETTING_GO: Duration = Duration::from_secs(30);
+/// How long the lock of a process that is gone is waited for.
+const DEAD_HOLDER: Duration = Duration::from_secs(5);
 /// How often the lock is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -30,7 +33,7 @@ pub(super) struct Entered {
 /// Takes the data directory and the address, or fails.
 pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Result<Entered> {
     let path = &settings.data_directory;
-    let (directory, given) = match DataDirectory::claim(path)? {
+    let (directory, given) = match claim(path).await? {
         // Before the parts start anything: an address that is taken is found out first, and connections made meanwhile wait.
         Claim::Ours(directory) => (directory, None),
         Claim::Held(holder) if !take_over => bail!(
@@ -48,6 +51,28 @@ pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Resul
     };
     let address = listener.local_addr().context("failed to read the address listened on")?;
     Ok(Entered { directory, listener, address })
+}
+
+/// Claims the data directory. The lock of a process that was just killed is held for a moment longer by a child that it was about to
+/// start, which lets go of it once it runs its own program.
+async fn claim(path: &Path) -> anyhow::Result<Claim> {
+    let began = Instant::now();
+    loop {
+        match DataDirectory::claim(path)? {
+            Claim::Held(holder) if is_gone(&holder) && began.elapsed() < DEAD_HOLDER => tokio::time::sleep(LOOK).await,
+            claim => return Ok(claim),
+        }
+    }
+}
+
+/// Whether no process of that number runs. What is no number says nothing.
+fn is_gone(holder: &str) -> bool {
+    let Ok(process) = holder.parse::<u32>() else { return false };
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        // The state follows the name, which may hold anything.
+        Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Finds out what would keep this process from serving, while the other one still does.
@@ -112,4 +137,27 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
         socket.listen(WAITING)
     };
     listen().with_context(|| format!("failed to listen on {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_lock_of_a_process_that_is_gone_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let Claim::Ours(held) = DataDirectory::claim(root.path()).unwrap() else { panic!("nobody else has it") };
+        let Claim::Held(holder) = claim(root.path()).await.unwrap() else { panic!("its holder lives") };
+        assert_eq!(holder, std::process::id().to_string());
+
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        std::fs::write(root.path().join("lock"), format!("{}\n", gone.id())).unwrap();
+        let letting_go = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(held);
+        });
+        assert!(matches!(claim(root.path()).await.unwrap(), Claim::Ours(_)));
+        letting_go.await.unwrap();
+    }
 }

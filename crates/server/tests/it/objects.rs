@@ -135,6 +135,12 @@ pub(crate) fn wait_for_file(server: &TestServer, name: &str) {
     });
 }
 
+/// Host processes of the server's sandboxes beside the runtimes: commands, their supervisors and what they left.
+pub(crate) fn commands(server: &TestServer) -> Vec<String> {
+    let is_runtime = |line: &String| line.contains(" stead-runtime ") && line.contains(" --orphan-grace ");
+    processes(server).into_iter().filter(|line| !is_runtime(line)).collect()
+}
+
 /// The processes of a server's sandboxes, each with its command.
 pub(crate) fn processes(server: &TestServer) -> Vec<String> {
     let mut found = Vec::new();

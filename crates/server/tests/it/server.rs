@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::program::{Ran, STEAD, ran, stead, stead_at};
@@ -23,6 +23,27 @@ const PLACES_SLOTS: u32 = SLOTS + 1;
 const UIDS: u32 = 0x9000_0000;
 /// Where ordinary users of tests begin. They are no accounts.
 const FIRST_USER: u32 = 54_000;
+
+/// Where user ids begin that no other server has: servers of tests that run at the same time share none, two test processes hardly
+/// ever do, and what a test run that was ended by force has left is left to it.
+fn free_user_ids() -> u32 {
+    const WIDTH: u32 = PLACES_SLOTS * UIDS_PER_SLOT;
+    let claims = std::fs::read_dir("/var/lib/stead-uids").into_iter().flatten().flatten();
+    let claimed: Vec<(u64, u64)> = claims
+        .filter_map(|claim| {
+            let claim: serde_json::Value = serde_json::from_slice(&std::fs::read(claim.path()).ok()?).ok()?;
+            Some((claim["first"].as_u64()?, claim["count"].as_u64()?))
+        })
+        .collect();
+    let is_free = |base: &u32| {
+        let (first, end) = (u64::from(*base) - 1, u64::from(*base) + u64::from(WIDTH));
+        claimed.iter().all(|(other, count)| end <= *other || other + count <= first)
+    };
+    let places = (u32::MAX - UIDS) / WIDTH;
+    let numbers = std::iter::repeat_with(|| NUMBER.fetch_add(1, Ordering::Relaxed)).take(places as usize);
+    let places = numbers.map(|number| std::process::id().wrapping_mul(97).wrapping_add(number) % places);
+    places.map(|place| UIDS + place * WIDTH).find(is_free).expect("tests that ended have left no user ids")
+}
 
 /// A server process.
 pub(crate) struct TestServer {
@@ -62,10 +83,7 @@ impl TestServer {
 
     fn start_in(data: tempfile::TempDir, settings: &[(&str, &str)], user: Option<u32>) -> Self {
         let shared = [("server.listen", "127.0.0.1:0"), ("log.level", "info")];
-        // Servers of tests that run at the same time share no user ids; two test processes hardly ever do.
-        let places = (u32::MAX - UIDS) / (PLACES_SLOTS * UIDS_PER_SLOT);
-        let place = std::process::id().wrapping_mul(97).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) % places;
-        let uid_base = UIDS + place * PLACES_SLOTS * UIDS_PER_SLOT;
+        let uid_base = free_user_ids();
         let mut own = vec![("native.slots", SLOTS.to_string()), ("native.workspace_slots", SLOTS.to_string())];
         let uids = match user {
             Some(user) => user..user + 1,
@@ -114,7 +132,7 @@ impl TestServer {
 
     /// What it has logged.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A client command for this server.
@@ -315,7 +333,7 @@ fn spawn(
     log: &Arc<Mutex<String>>,
 ) -> (Child, String) {
     try_spawn(data, settings, user, arguments, log).unwrap_or_else(|ended| {
-        let log = log.lock().unwrap();
+        let log = log.lock().unwrap_or_else(PoisonError::into_inner);
         panic!("the server did not become ready ({ended}); is stead-runtime built beside it?\n{log}");
     })
 }

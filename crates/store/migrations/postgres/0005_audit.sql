@@ -10,3 +10,6 @@ CREATE TABLE audit_entries (
     targets TEXT NOT NULL
 );
 CREATE INDEX audit_entries_workspace ON audit_entries (workspace_id, id);
+
+-- A removed session takes its environment along, and what was done about that.
+CREATE INDEX operations_environment ON operations (environment_id);

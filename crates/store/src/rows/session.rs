@@ -43,9 +43,18 @@ pub(crate) const DELETED: &str = concat!(
     " WHERE a.session_id = sessions.id)) ORDER BY id"
 );
 
-/// What a session leaves, in the order in which it is removed: retry records are found by the turns. Session.
-pub(crate) const REMOVE: [&str; 6] = [
+/// What a session leaves, in the order in which it is removed: retry records are found by the turns, and environments that are gone, with
+/// what was done about them, by the attachments. Session.
+pub(crate) const REMOVE: [&str; 8] = [
     "DELETE FROM idempotency_records WHERE turn_id IN (SELECT id FROM turns WHERE session_id = $1)",
+    concat!(
+        "DELETE FROM operations WHERE environment_id IN (SELECT e.id FROM attachments a",
+        " JOIN environments e ON e.id = a.environment_id WHERE a.session_id = $1 AND e.state = 'deleted')"
+    ),
+    concat!(
+        "DELETE FROM environments WHERE state = 'deleted'",
+        " AND id IN (SELECT environment_id FROM attachments WHERE session_id = $1)"
+    ),
     "DELETE FROM artifacts WHERE session_id = $1",
     "DELETE FROM events WHERE session_id = $1",
     "DELETE FROM attachments WHERE session_id = $1",

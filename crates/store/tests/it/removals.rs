@@ -1,6 +1,7 @@
 //! Bulk removals: all of what they name and nothing beside it.
 
 use stead_domain::changes::{Changes, Removal};
+use stead_domain::environment::EnvironmentState;
 use stead_domain::event::EventKind;
 use stead_domain::ports::Store as _;
 use stead_domain::session::Session;
@@ -82,6 +83,7 @@ async fn a_removed_session_leaves_nothing_and_its_neighbour_everything(database:
     commit(&store, rows).await;
     commit(&store, others).await;
     let turn = session.latest_turn.unwrap().to_string();
+    let environment = store.attachments_of(session.id).await.unwrap()[0].environment_id;
     let all = ["artifacts", "attachments", "events", "sessions", "turns"];
     assert_eq!(mentions(&database, &session.id.to_string()).await, all);
     let of_turn =
@@ -93,11 +95,33 @@ async fn a_removed_session_leaves_nothing_and_its_neighbour_everything(database:
     assert_eq!(mentions(&database, &turn).await, [""; 0]);
     assert_eq!(mentions(&database, &neighbour.id.to_string()).await, all);
     assert_eq!(mentions(&database, &neighbour.latest_turn.unwrap().to_string()).await, of_turn);
+    // What still exists stays, with what was done about it.
+    assert_eq!(mentions(&database, &environment.to_string()).await, ["environments", "operations"]);
     // Once more is no fault.
     commit(&store, Changes::new().remove(Removal::Session(session.id))).await;
+}
+
+async fn a_removed_session_takes_its_deleted_environment_along(database: TestDatabase) {
+    let store = database.open().await;
+    let samples = Samples::new(1);
+    let ((session, rows), (neighbour, others)) = (full(&samples), full(&samples));
+    commit(&store, rows).await;
+    commit(&store, others).await;
+    for id in [session.id, neighbour.id] {
+        let attachment = store.attachments_of(id).await.unwrap().remove(0);
+        let mut environment = store.environment_fetch(attachment.environment_id).await.unwrap().unwrap();
+        environment.state = EnvironmentState::Deleted;
+        commit(&store, Changes::new().update(environment)).await;
+    }
+    let of = async |session| store.attachments_of(session).await.unwrap()[0].environment_id.to_string();
+    let (gone, kept) = (of(session.id).await, of(neighbour.id).await);
+    commit(&store, Changes::new().remove(Removal::Session(session.id))).await;
+    assert_eq!(mentions(&database, &gone).await, [""; 0]);
+    assert_eq!(mentions(&database, &kept).await, ["attachments", "environments", "operations"]);
 }
 
 on_both!(
     deltas_of_one_turn_go_and_their_numbers_stay_unused,
     a_removed_session_leaves_nothing_and_its_neighbour_everything,
+    a_removed_session_takes_its_deleted_environment_along,
 );

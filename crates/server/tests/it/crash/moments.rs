@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Framing};
-use crate::objects::{belongings, eventually, leaves_nothing, names, processes, said, text, unfinished_builds};
+use crate::objects::{
+    belongings, commands, eventually, leaves_nothing, names, processes, said, text, unfinished_builds,
+};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -74,7 +76,8 @@ fn a_turn_that_had_its_input_is_interrupted_and_never_replayed() {
         let body = json!({"input": format!("echo said; {MARK}"), "metadata": {"harness_id": harness}});
         ask_dying(&api, &body, moment);
         let api = revive(&mut server);
-        assert_eq!(processes(&server), Vec::<String>::new(), "{moment}");
+        // The environment goes on; nothing of the turn does.
+        assert_eq!(commands(&server), Vec::<String>::new(), "{moment}");
         let response = ask_again(&api, &body, moment);
         assert_eq!((&response["status"], &response["error"]["code"]), (&json!("failed"), &json!("harness_error")));
         assert!(text(&response["error"]["message"]).starts_with("interrupted"), "{moment}: {response}");
@@ -231,7 +234,7 @@ fn a_kill_and_a_stop_keep_what_a_running_turn_has_said() {
         assert_eq!((&response["status"], &response["error"]["code"]), (&json!("failed"), &json!("harness_error")));
         assert!(text(&response["error"]["message"]).starts_with("interrupted"), "{response}");
         assert_eq!(said(&response), "first\n", "gracefully: {gracefully}");
-        assert_eq!(processes(&server), Vec::<String>::new());
+        assert_eq!(commands(&server), Vec::<String>::new());
         assert_eq!(said(&api.go_on(&response, COUNT)), "1\n");
         leaves_nothing(&server, &api);
     }
