@@ -37,8 +37,13 @@ pub(crate) enum Asking {
     Answered(Asked),
     /// The wait was over first. The answer is settled when it comes.
     Over,
-    /// Another task is at the operation.
-    Busy,
+}
+
+impl Asked {
+    /// Keeps the place at the operation, to ask once more.
+    pub(crate) fn again(self) -> AtIt {
+        self.at_it
+    }
 }
 
 impl Answer {
@@ -95,14 +100,16 @@ impl Answer {
 
 impl Engine {
     /// Asks the provider for an operation that this process has claimed, in a task of its own, and waits for the answer as long as
-    /// `waiting` lets it. Whoever gets an answer settles it; one that comes later is settled by the task.
+    /// `waiting` lets it. Whoever gets an answer settles it; one that comes later is settled by the task. The place at the operation
+    /// goes along and comes back with the answer: whoever says of an operation that it has not happened must know that nobody
+    /// else asks for it.
     pub(crate) async fn ask(
         &self,
+        at_it: AtIt,
         operation: &Operation,
         environment: &Environment,
         waiting: &Waiting,
     ) -> Result<Asking> {
-        let Some(at_it) = self.operations.enter(operation.id) else { return Ok(Asking::Busy) };
         let (sender, mut receiver) = oneshot::channel();
         let (engine, row, place) = (self.clone(), operation.clone(), environment.clone());
         self.supervisor.spawn("ask for an operation", async move {

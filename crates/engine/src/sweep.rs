@@ -32,6 +32,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// Deleted sessions that are removed at once.
 const REMOVALS: usize = 8;
 
+/// How long the removal of a session waits for who drives a turn of it; a later sweep tries again.
+const DRIVERS: Duration = Duration::from_secs(2);
+
 /// How long the removal of a session keeps its place among those. What it has begun goes on; a later sweep sees to the rest.
 const REMOVAL_TIME: Duration = Duration::from_secs(20);
 
@@ -102,7 +105,9 @@ impl Engine {
                 continue;
             }
             if turn.state == TurnState::Queued {
-                self.drive(turn.workspace_id, turn.id, None);
+                if let Some(driving) = self.turns.begin(turn.id) {
+                    self.drive(turn.workspace_id, driving, None);
+                }
             } else if turn.lease.is_some_and(|lease| lease.holder == self.server) {
                 self.settle_dropped(turn);
             }
@@ -205,11 +210,16 @@ impl Engine {
         });
     }
 
-    /// Removes what a deleted session left, once nothing runs in it: first the environment with its files, then raw output,
-    /// then the rows.
+    /// Removes what a deleted session left, once nobody drives a turn of it: first the environment with its files, then raw output,
+    /// then the rows. A driver whose turn was cancelled while it waited may be about to ask for what is removed here.
     async fn purge(&self, session: Session) -> Result<()> {
-        if session.active_turn.is_some_and(|turn| self.turns.is_driven(turn)) {
-            return Ok(());
+        let turns = self.store.turns_list(session.id).await.map_err(store_failed)?;
+        let until = Instant::now() + DRIVERS;
+        while turns.iter().any(|turn| self.turns.is_driven(turn.id)) {
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         for attachment in self.store.attachments_of(session.id).await.map_err(store_failed)? {
             if !self.remove_environment(&attachment).await? {
@@ -218,7 +228,7 @@ impl Engine {
         }
         self.faults.point("session.emptied");
         self.let_followers_go(session.id).await;
-        for turn in self.store.turns_list(session.id).await.map_err(store_failed)? {
+        for turn in turns {
             self.remove_output(turn.id).await?;
         }
         self.write_back(Changes::new().remove(Removal::Session(session.id))).await?;

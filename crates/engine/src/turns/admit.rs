@@ -150,13 +150,18 @@ impl Engine {
         }
         let scope = request.retry.as_ref().map(|retry| retry_scope(caller, retry));
         let turn_id = TurnId::new(self.ids.as_ref());
+        // Before anybody can know of the turn: what removes sessions keeps away from those whose turns are driven.
+        let driving = self.turns.begin(turn_id);
         // From the look at a version to the commit that pins it, nobody gives versions up.
         let versions = self.collector.versions.read().await;
         let (started, admitted) = self.decide(|| self.admit(caller, &request, scope.as_ref(), turn_id)).await?;
         drop(versions);
         if admitted.is_some() {
             self.faults.point("turn.admitted");
-            self.drive(caller.workspace_id, started.turn.id, admitted);
+            // While turns are handed over nobody begins to drive: the next server process does.
+            if let Some(driving) = driving {
+                self.drive(caller.workspace_id, driving, admitted);
+            }
         }
         Ok(started)
     }

@@ -18,14 +18,13 @@ use crate::engine::Engine;
 use crate::waiting::Waiting;
 
 impl Engine {
-    /// Drives a turn to its end in a task of its own, unless one does already.
-    pub(crate) fn drive(&self, workspace: WorkspaceId, id: TurnId, admitted: Option<Box<Admitted>>) {
+    /// Drives a turn to its end in a task of its own.
+    pub(crate) fn drive(&self, workspace: WorkspaceId, driving: Driving, admitted: Option<Box<Admitted>>) {
         let engine = self.clone();
         self.supervisor.spawn("drive a turn", async move {
-            if let Some(driving) = engine.turns.begin(id) {
-                let span = tracing::info_span!("turn", turn.id = %id, session.id = tracing::field::Empty);
-                engine.drive_patiently(workspace, id, admitted, &driving).instrument(span).await;
-            }
+            let id = driving.id;
+            let span = tracing::info_span!("turn", turn.id = %id, session.id = tracing::field::Empty);
+            engine.drive_patiently(workspace, id, admitted, &driving).instrument(span).await;
         });
     }
 

@@ -54,10 +54,10 @@ pub(crate) struct RunningTurns {
     handing_over: CancellationToken,
 }
 
-/// Held while a task drives a turn.
+/// Held by whoever drives a turn, or is about to: nothing of its session is removed meanwhile.
 pub(crate) struct Driving {
     driven: Driven,
-    id: TurnId,
+    pub(crate) id: TurnId,
     /// Cancelled when the turn shall end.
     pub(crate) cancel: CancellationToken,
 }

@@ -158,9 +158,14 @@ impl Engine {
         .await
     }
 
-    /// Asks the provider, behind everybody who waits for a place. None when an answer other than success was written down.
+    /// Asks the provider, behind everybody who waits for a place, and keeps the place at the operation meanwhile. None when an answer
+    /// other than success was written down, or another task is at the operation.
     async fn ask_in_turn(&self, rows: &Rows, operation: Operation, waiting: &Waiting) -> Result<Option<Readiness>> {
         let (workspace, turn) = (rows.turn.workspace_id, rows.turn.id);
+        let Some(mut at_it) = self.operations.enter(operation.id) else {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            return Ok(None);
+        };
         let mut place = (!self.line.is_empty()).then(|| self.line.enter(workspace, turn));
         let mut said = "other tasks wait for a place before it".to_owned();
         loop {
@@ -171,13 +176,9 @@ impl Engine {
                 self.settle(operation, Answer::Full(said.clone())).await?;
                 return Ok(Some(too_late(&rows.turn, self.now(), Some(said))));
             }
-            let asked = match self.ask(&operation, &rows.environment, waiting).await? {
+            let asked = match self.ask(at_it, &operation, &rows.environment, waiting).await? {
                 Asking::Answered(asked) => asked,
                 Asking::Over => return Ok(Some(too_late(&rows.turn, self.now(), operation.error))),
-                Asking::Busy => {
-                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-                    return Ok(None);
-                }
             };
             match &asked.answer {
                 Answer::Succeeded(_) => return Ok(Some(Readiness::Ready(Some(asked)))),
@@ -186,6 +187,7 @@ impl Engine {
                         tracing::info!(reason = message, "a turn waits for a place");
                     }
                     said.clone_from(message);
+                    at_it = asked.again();
                     place.get_or_insert_with(|| self.line.enter(workspace, turn)).refused();
                 }
                 Answer::Event(..) => {
