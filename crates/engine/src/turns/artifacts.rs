@@ -43,12 +43,15 @@ impl From<&Turn> for Owner {
 pub(crate) struct Collected {
     pub(crate) artifacts: Vec<Artifact>,
     pub(crate) excess: Vec<ExcessFile>,
+    /// The environment was gone before all could be looked at.
+    pub(crate) lost: bool,
 }
 
 impl Collected {
     /// Nothing could be looked at.
     pub(crate) fn unreadable(error: &RuntimeError) -> Self {
-        let mut collected = Self::default();
+        let lost = matches!(error, RuntimeError::Lost(_));
+        let mut collected = Self { lost, ..Self::default() };
         collected.exceed(".", format!("the working directory could not be read: {error}"));
         collected
     }
@@ -115,7 +118,14 @@ impl Engine {
                         bytes += stored.bytes;
                         collected.artifacts.push(self.artifact(owner, file.path, stored));
                     }
-                    Err(error) => collected.exceed(&file.path, error.message),
+                    Err(error) => {
+                        collected.exceed(&file.path, error.message);
+                        // A file may be gone or closed by itself; whether it was everything is asked once more.
+                        collected.lost = matches!(runtime.list_files(WORKSPACE, 1).await, Err(RuntimeError::Lost(_)));
+                        if collected.lost {
+                            break;
+                        }
+                    }
                 }
             }
         }

@@ -59,7 +59,11 @@ impl Engine {
                 outcome.excess = collected.excess;
                 outcome.exit = exit_status(exit);
                 artifacts = collected.artifacts;
-                let verdict = judge(exit, &reached, &self.budget(&rows.turn));
+                // A task that went well has come to something only if what it left is there.
+                let verdict = match collected.lost && !has_failed(exit) {
+                    true => judge_lost(&reached),
+                    false => judge(exit, &reached, &self.budget(&rows.turn)),
+                };
                 (rows, verdict)
             }
             End::Lost(error) => {

@@ -63,3 +63,17 @@ fn a_full_disk_holds_a_script_up_and_loses_nothing_of_it() {
     server.logs.set_full(false);
     came_to(&server.end_of(turn), TurnState::Completed, "one\ntwo\nthree\n");
 }
+
+#[test]
+fn a_script_that_went_well_comes_to_nothing_when_what_it_left_is_lost() {
+    let world = World::new(Machine::default());
+    let server = world.process();
+    for (code, state) in [(0, TurnState::Interrupted), (3, TurnState::Failed)] {
+        let turn = server.run("hold");
+        world.machine.say(turn, "one\n");
+        server.shows(turn, "one\n");
+        world.machine.put_file("left", b"behind");
+        world.machine.end_with_all(turn, code);
+        came_to(&server.end_of(turn), state, "one\n");
+    }
+}

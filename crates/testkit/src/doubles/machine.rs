@@ -83,6 +83,15 @@ impl Machine {
         self.script(turn).expect("the script runs").end(exit);
     }
 
+    /// Lets the script of a turn, which must run, end with this status, and its environment with it.
+    pub fn end_with_all(&self, turn: TurnId, code: i32) {
+        let (script, name) = (self.script(turn).expect("the script runs"), turn.to_string());
+        let mut state = self.lock();
+        let places = state.environments.values_mut().filter(|place| place.scripts.contains_key(&name));
+        places.for_each(|place| place.running = false);
+        script.end(ExecExit { code: Some(code), signal: None, reason: ExitReason::Exited });
+    }
+
     /// How much of its output a turn's script, which must run, was told to forget.
     pub fn acknowledged(&self, turn: TurnId) -> u64 {
         self.script(turn).expect("the script runs").acknowledged()
