@@ -171,9 +171,13 @@ impl Client {
                 return false;
             };
             match self.again(&task.body, task.key.as_deref()) {
-                Ok((response, session)) => {
+                Ok(Some((response, session))) => {
                     self.sessions[at].tasks[0].response = Some(response);
                     self.sessions[at].id = Some(session);
+                }
+                Ok(None) => {
+                    self.sessions.remove(at);
+                    return false;
                 }
                 Err(fault) => {
                     faults.push(format!("{}: asked again with its key: {fault}", task.name));
@@ -200,7 +204,8 @@ impl Client {
             }
             if task.key.is_some() {
                 match self.again(&task.body, task.key.as_deref()) {
-                    Ok((response, _)) => self.sessions[at].tasks[place].response = Some(response),
+                    Ok(Some((response, _))) => self.sessions[at].tasks[place].response = Some(response),
+                    Ok(None) => drop(self.sessions[at].tasks.remove(place)),
                     Err(fault) => faults.push(format!("{}: asked again with its key: {fault}", task.name)),
                 }
                 found = self.turns(&id, faults);
@@ -227,19 +232,21 @@ impl Client {
         true
     }
 
-    /// Sends a task again with its key: the ids of its response and session.
-    fn again(&self, body: &str, key: Option<&str>) -> Result<(String, String), String> {
+    /// Sends a task again with its key: the ids of its response and session. None when it is refused as it would have been the first
+    /// time: its client has given the version up that its session reads, and was about to be told.
+    fn again(&self, body: &str, key: Option<&str>) -> Result<Option<(String, String)>, String> {
         // What comes of it is read later.
         let mut body: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
         body["stream"] = false.into();
         let headers = [("Content-Type", "application/json"), ("Idempotency-Key", key.unwrap_or_default())];
         let answer = self.asker.api.try_send("POST", "/v1/responses", &headers, body.to_string().as_bytes());
         let answer = answer.ok_or("no answer")?;
-        if answer.status != 200 {
-            return Err(format!("{} {}", answer.status, answer.text()));
-        }
         let response = answer.json();
-        Ok((text(&response["id"]).to_owned(), text(&response["metadata"]["session_id"]).to_owned()))
+        match answer.status {
+            200 => Ok(Some((text(&response["id"]).to_owned(), text(&response["metadata"]["session_id"]).to_owned()))),
+            409 if response["error"]["code"] == "environment_not_ready" => Ok(None),
+            status => Err(format!("{status} {}", answer.text())),
+        }
     }
 
     /// What is wrong, now that nothing runs any more.
@@ -306,7 +313,7 @@ impl Client {
             }
             if task.key.is_some() && place as u64 == repeated {
                 match self.again(&task.body, task.key.as_deref()) {
-                    Ok((response, _)) if response == turn.response => {}
+                    Ok(Some((response, _))) if response == turn.response => {}
                     other => {
                         faults.push(format!("{} with its key again gives {other:?} for {}", task.name, turn.response));
                     }
