@@ -4,6 +4,7 @@
 //! to the end. When process 1 is gone, it kills the tree and ends.
 
 pub(crate) mod orders;
+mod score;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -23,6 +24,7 @@ use crate::processes;
 use crate::readiness::{Interests, Source};
 use crate::signals::Signals;
 use orders::{Ended, Order, Plan, Received, Report};
+use score::Score;
 
 const SHELL: &str = "/bin/bash";
 /// What the shell calls itself.
@@ -31,9 +33,6 @@ const SHELL_NAME: &str = "bash";
 const SCRIPT_ARGUMENT_BYTES: usize = 64 << 10;
 /// Scripts are passed under a high number, out of the way of what scripts open themselves.
 const SCRIPT_DESCRIPTOR: i32 = 60;
-/// How much sooner than others the kernel ends a command when memory runs out, in thousandths of the memory. Whatever the command
-/// starts has it as well.
-const OUT_OF_MEMORY_SCORE: &str = "500";
 const SIGCHLD: i32 = Signal::CHILD.as_raw();
 
 /// Why a supervisor cannot do its work.
@@ -56,6 +55,8 @@ fn failed<E: Into<std::io::Error>>(action: &'static str) -> impl FnOnce(E) -> Su
 
 /// Runs one command that process 1 describes over standard input, and watches over its tree until nothing of it is left.
 pub fn supervise() -> Result<(), SupervisorError> {
+    // What belongs to a process that is not dumpable belongs to root, so this is opened first.
+    let score = Score::open();
     hardening::harden().map_err(failed("harden the supervisor"))?;
     // A session of its own; it fails only where the process leads a group already, and then it has one.
     let _ = rustix::process::setsid();
@@ -64,7 +65,7 @@ pub fn supervise() -> Result<(), SupervisorError> {
     hardening::halve_open_files().map_err(failed("bound open files"))?;
     let signals = Signals::listen(SIGCHLD).map_err(failed("listen for ended children"))?;
     let time_limit = plan.request.time_limit_ms.map(Duration::from_millis);
-    let main = match start(plan) {
+    let main = match start(plan, score) {
         Ok(pid) => pid,
         Err(error) => {
             return orders::report(control.as_fd(), &Report::Failed(error.to_string()))
@@ -85,7 +86,7 @@ pub fn supervise() -> Result<(), SupervisorError> {
     watch.run()
 }
 
-fn start(plan: Plan) -> std::io::Result<Pid> {
+fn start(plan: Plan, score: Option<Score>) -> std::io::Result<Pid> {
     let [stdin, stdout, stderr] = plan.streams;
     let (program, arguments, script) = match plan.request.program {
         Program::Argv(mut argv) if !argv.is_empty() => {
@@ -103,6 +104,7 @@ fn start(plan: Plan) -> std::io::Result<Pid> {
             }
         }
     };
+    let raised = score.map(Score::raise);
     let child = Command::new(&program)
         .args(arguments)
         .env_clear()
@@ -114,9 +116,8 @@ fn start(plan: Plan) -> std::io::Result<Pid> {
         .process_group(0)
         .spawn()
         .map_err(|error| explain(error, &program, &plan.request.cwd))?;
+    drop(raised);
     drop(script);
-    // When memory runs out, the kernel shall take the command and not those who watch over it. What has ended needs no score.
-    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), OUT_OF_MEMORY_SCORE);
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| std::io::Error::other("a child without a pid"))
 }
 
