@@ -184,20 +184,7 @@ fn versions_beyond_those_kept_go_and_what_is_pinned_stays() {
 #[test]
 fn a_session_keeps_the_version_that_it_began_with_whatever_is_given_up_meanwhile() {
     needs_root!();
-    sessions_keep_their_versions(&[]);
-}
-
-#[test]
-fn a_session_keeps_its_version_on_postgresql() {
-    needs_root!();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let Some(database) = runtime.block_on(stead_testkit::database::postgres()) else { return };
-    sessions_keep_their_versions(&[("database.url", &database.url_text())]);
-}
-
-fn sessions_keep_their_versions(settings: &[(&str, &str)]) {
-    let own = [("projects.keep_versions", "1"), ("sessions.idle_stop", "1s")];
-    let server = TestServer::start(&[&own, settings].concat());
+    let server = TestServer::start(&[("projects.keep_versions", "1"), ("sessions.idle_stop", "1s")]);
     let api = Api::of(&server);
     let project = api.environment("race", &[]);
     build_with(&api, &project, "0");

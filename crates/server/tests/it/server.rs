@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use stead_testkit::TestDatabase;
+use stead_testkit::database::{chosen, on_postgres};
+
 use crate::program::{Ran, STEAD, ran, stead, stead_at};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -45,9 +48,17 @@ fn free_user_ids() -> u32 {
     places.map(|place| UIDS + place * WIDTH).find(is_free).expect("tests that ended have left no user ids")
 }
 
+/// Runs something of the test kit's, wherever the test itself runs.
+pub(crate) fn wait_for<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
 /// A server process.
 pub(crate) struct TestServer {
     data: tempfile::TempDir,
+    /// None when it is a file among the data, or the test's own.
+    database: Option<TestDatabase>,
     uids: std::ops::Range<u32>,
     /// The ordinary user that it runs as.
     user: Option<u32>,
@@ -103,16 +114,20 @@ impl TestServer {
             runtime = Some(copy.display().to_string());
         }
         let runtime: Vec<(&str, &str)> = runtime.iter().map(|path| ("runtime.path", path.as_str())).collect();
+        let elsewhere = on_postgres() && settings.iter().all(|(key, _)| *key != "database.url");
+        let database = elsewhere.then(|| wait_for(chosen()));
+        let url = database.as_ref().map(|database| ("database.url", database.url_text()));
         let settings: Vec<(String, String)> = shared
             .iter()
             .chain(&own)
             .chain(&runtime)
             .chain(settings)
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .chain(url.map(|(key, value)| (key.to_owned(), value)))
             .collect();
         let log = Arc::new(Mutex::new(String::new()));
         let (process, url) = spawn(data.path(), &settings, user, &[], &log);
-        Self { data, uids, user, settings, process, url, log }
+        Self { data, database, uids, user, settings, process, url, log }
     }
 
     /// Where it answers.
@@ -302,6 +317,9 @@ impl Drop for TestServer {
             let _ = self.process.wait();
         }
         self.remove_groups();
+        if let Some(database) = self.database.take() {
+            wait_for(database.remove());
+        }
         if std::thread::panicking() {
             eprintln!("the server's log:\n{}", self.log());
         }

@@ -4,7 +4,7 @@
 //! the process ended, the shell ends the server and removes its directory.
 
 use std::io;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -91,6 +91,8 @@ fn unprivileged() -> Option<(u32, u32)> {
 /// Starts a cluster in a directory of its own and says which; the directory also holds the socket.
 fn throw_away(programs: &Path) -> io::Result<(PathBuf, Child)> {
     let directory = TempDir::with_prefix("stead-pg-")?.keep();
+    // Servers of tests that are ordinary users come to the socket, too.
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o711))?;
     let mut command = match unprivileged() {
         Some((user, group)) => {
             chown(&directory, Some(user), Some(group))?;
@@ -133,7 +135,13 @@ impl Cluster {
         self.options.clone().database(&name)
     }
 
+    /// Removes a clone, whoever is connected to it.
+    pub(super) async fn remove(&self, name: &str) {
+        let mut connection = PgConnection::connect_with(&self.options).await.expect("the cluster answers");
+        self.run(&mut connection, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+    }
+
     async fn run(&self, connection: &mut PgConnection, sql: String) {
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.expect("the cluster makes a database");
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.expect("the cluster makes and removes databases");
     }
 }

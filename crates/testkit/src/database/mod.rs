@@ -2,7 +2,7 @@
 //!
 //! SQLite is a file in a temporary directory. PostgreSQL is a clone of a template that is migrated once per test process, in
 //! the cluster that `STEAD_TEST_POSTGRES` names (which is for tests alone: their databases stay in it) or else in a
-//! throw-away cluster that ends with the process.
+//! throw-away cluster that ends with the process. Tests that hold for either take the one that `STEAD_TEST_STORE` names.
 
 mod cluster;
 
@@ -41,6 +41,20 @@ pub async fn postgres() -> Option<TestDatabase> {
     Some(TestDatabase { url: DatabaseUrl::Postgres(Box::new(options)), _directory: None })
 }
 
+/// Whether the tests that hold for either database run on PostgreSQL: `STEAD_TEST_STORE=postgres`.
+pub fn on_postgres() -> bool {
+    match std::env::var("STEAD_TEST_STORE").as_deref() {
+        Err(_) | Ok("" | "sqlite") => false,
+        Ok("postgres") => true,
+        Ok(other) => panic!("STEAD_TEST_STORE is `sqlite` or `postgres`, not `{other}`"),
+    }
+}
+
+/// A database of the kind that `STEAD_TEST_STORE` names, with no rows.
+pub async fn chosen() -> TestDatabase {
+    if on_postgres() { postgres().await.expect("PostgreSQL is installed where it is asked for") } else { sqlite() }
+}
+
 fn skip(reason: &str) {
     assert!(std::env::var("STEAD_NO_SKIP").as_deref() != Ok("1"), "{reason}, and STEAD_NO_SKIP forbids to skip");
     #[expect(clippy::print_stdout, reason = "tests say what they skip")]
@@ -68,6 +82,15 @@ impl TestDatabase {
         match &self.url {
             DatabaseUrl::Sqlite(path) => Some(path.clone()),
             DatabaseUrl::Postgres(_) => None,
+        }
+    }
+
+    /// Removes it now, whoever still uses it, instead of with the cluster.
+    pub async fn remove(self) {
+        if let DatabaseUrl::Postgres(options) = self.url
+            && let Some(cluster) = cluster::shared().await
+        {
+            cluster.remove(options.get_database().unwrap_or_default()).await;
         }
     }
 

@@ -18,7 +18,7 @@ use stead_engine::{BuildRegistries, CollectionSettings, Engine, GitSettings, Lim
 use stead_face_frame::Streams;
 use stead_face_uhp::{FaceState, VERSION, router};
 use stead_projects::{Layout, OperatingSystem, Toolchain};
-use stead_testkit::database::{TestDatabase, sqlite};
+use stead_testkit::database::{TestDatabase, chosen};
 use stead_testkit::{Samples, SeededIds, SystemClock};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -87,7 +87,7 @@ impl Server {
 
     /// A server with other settings.
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let (database, data) = (sqlite(), TempDir::with_prefix("stead-uhp-").unwrap());
+        let (database, data) = (chosen().await, TempDir::with_prefix("stead-uhp-").unwrap());
         let path = data.path().to_path_buf();
         let store: Arc<dyn Store> = Arc::new(database.open().await);
         let blobs: Arc<dyn Blobs> = Arc::new(LocalBlobs::open(&path.join("blobs")).unwrap());
