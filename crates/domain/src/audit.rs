@@ -118,7 +118,14 @@ fn targets(changes: &Changes) -> Vec<AuditTarget> {
         Removal::Session(id) => Some(AuditTarget::new("session", id)),
         Removal::Source(id) => Some(AuditTarget::new("project", id)),
         Removal::Upload(id) => Some(AuditTarget::new("file", id)),
-        Removal::Audit(_) | Removal::Deltas(_) | Removal::Layer(_) => None,
+        Removal::Agents(_)
+        | Removal::Audit(_)
+        | Removal::Build(..)
+        | Removal::Deltas(_)
+        | Removal::Events(_)
+        | Removal::Layer(_)
+        | Removal::Operations(_)
+        | Removal::Project(_) => None,
     });
     let mut targets = Vec::new();
     for target in of_facts.chain(of_rows).chain(of_sources).chain(of_removals) {

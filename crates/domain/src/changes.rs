@@ -68,21 +68,38 @@ pub enum Fact {
     Workspace(Workspace),
 }
 
-/// Bulk removals, carried out after the row changes.
+/// Bulk removals, carried out after the row changes. What may be many rows goes [`Removal::BATCH`] at a time, so that no commit
+/// holds up others for long: the same removal is committed again until it finds fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// The entries of the audit log that are older than this.
+    /// Some of the agents that were deleted before this and that no session names.
+    Agents(Timestamp),
+    /// Some of the entries of the audit log that are older than this, the oldest first.
     Audit(Timestamp),
+    /// The record of a build of a deleted project.
+    Build(ProjectId, u32),
     /// The deltas of a turn that its finished items replace.
     Deltas(TurnId),
+    /// Some of the events of a deleted session, the oldest first.
+    Events(SessionId),
     /// A layer that no version names.
     Layer(LayerId),
-    /// Everything a deleted session left: events, artifacts, turns, attachments, retry records and the session itself.
+    /// Some of the operations that ended before this, those excepted that their environments still name.
+    Operations(Timestamp),
+    /// A deleted project, unless there is still a build of it or a part of its source.
+    Project(ProjectId),
+    /// Everything a deleted session left: events, artifacts, turns, attachments, retry records, deleted environments with their
+    /// operations, and the session itself.
     Session(SessionId),
-    /// The source of a deleted project.
+    /// Some of the source of a deleted project.
     Source(ProjectId),
     /// An upload that no task names.
     Upload(FileId),
+}
+
+impl Removal {
+    /// The most rows that go at a time of what may be many.
+    pub const BATCH: u64 = 1000;
 }
 
 /// Everything one commit does.

@@ -5,7 +5,7 @@
 //! Refusals are counted and logged.
 
 use stead_domain::audit::{AuditEntry, AuditTarget};
-use stead_domain::changes::{Changes, Removal};
+use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
 use stead_domain::ports::Page;
 use stead_domain::{AuditId, Result, WorkspaceId};
@@ -38,11 +38,5 @@ impl Engine {
         self.write_back(Changes::new().fact(entry)).await?;
         pending.kept();
         Ok(())
-    }
-
-    /// Lets go of the entries that are older than the operator keeps them.
-    pub(crate) async fn shorten_audit(&self) -> Result<()> {
-        let before = self.now().minus(self.settings.audit_keep);
-        self.write_back(Changes::new().remove(Removal::Audit(before))).await
     }
 }

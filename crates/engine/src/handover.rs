@@ -40,6 +40,11 @@ fn note_failed(error: std::io::Error) -> Error {
 }
 
 impl Engine {
+    /// Begins no build any more, and gives those that run until `until` to end: they cannot be handed over. Turns go on meanwhile.
+    pub async fn wind_builds_down(&self, until: Instant) {
+        self.builds.wind_down(until).await;
+    }
+
     /// Begins nothing new, interrupts what cannot be handed over (builds, imports) and lets go of what can: each running turn is
     /// noted for the next server process of this machine, and its environment goes on. Queued turns stay queued. Turns that are
     /// just ending, and operations that are under way, have `grace` to do so.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use stead_domain::ids::{ProjectId, SessionId};
@@ -21,47 +21,54 @@ pub(crate) enum Topic {
     Project(ProjectId),
 }
 
-/// The waiting, by topic.
-#[derive(Debug, Default)]
-pub(crate) struct Hub {
-    topics: Mutex<HashMap<Topic, watch::Sender<u64>>>,
-}
+/// The waiting, by topic: those alone that somebody waits for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hub(Arc<Mutex<HashMap<Topic, watch::Sender<u64>>>>);
 
 /// One waiter. It hears of everything that happens after it was made.
-pub(crate) struct Waiter(watch::Receiver<u64>);
+pub(crate) struct Waiter {
+    hub: Hub,
+    topic: Topic,
+    hints: watch::Receiver<u64>,
+}
 
 impl Waiter {
     /// Returns at the next hint, or after a while.
     pub(crate) async fn wait(&mut self) {
-        let _ = tokio::time::timeout(POLL, self.0.changed()).await;
+        let _ = tokio::time::timeout(POLL, self.hints.changed()).await;
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut topics = self.hub.lock();
+        // This one is still counted.
+        if topics.get(&self.topic).is_some_and(|sender| sender.receiver_count() <= 1) {
+            topics.remove(&self.topic);
+        }
     }
 }
 
 impl Hub {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Topic, watch::Sender<u64>>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, watch::Sender<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to listen; read the store after this, never before.
     pub(crate) fn listen(&self, topic: Topic) -> Waiter {
-        let mut topics = self.lock();
-        Waiter(topics.entry(topic).or_insert_with(|| watch::channel(0).0).subscribe())
+        let hints = self.lock().entry(topic).or_insert_with(|| watch::channel(0).0).subscribe();
+        Waiter { hub: self.clone(), topic, hints }
     }
 
     /// Whether anybody listens.
     pub(crate) fn is_heard(&self, topic: Topic) -> bool {
-        self.lock().get(&topic).is_some_and(|sender| sender.receiver_count() > 0)
+        self.lock().contains_key(&topic)
     }
 
     /// Tells everyone who listens.
     pub(crate) fn wake(&self, topic: Topic) {
-        let mut topics = self.lock();
-        if let Some(sender) = topics.get(&topic) {
-            if sender.receiver_count() == 0 {
-                topics.remove(&topic);
-            } else {
-                sender.send_modify(|count| *count += 1);
-            }
+        if let Some(sender) = self.lock().get(&topic) {
+            sender.send_modify(|count| *count += 1);
         }
     }
 }
@@ -81,8 +88,10 @@ mod tests {
         assert!(before.elapsed() < POLL);
         waiter.wait().await;
         assert!(before.elapsed() >= POLL);
+        let other = hub.listen(Topic::Session(id));
         drop(waiter);
-        hub.wake(Topic::Session(id));
-        assert!(hub.lock().is_empty());
+        assert!(hub.is_heard(Topic::Session(id)));
+        drop(other);
+        assert!(!hub.is_heard(Topic::Session(id)) && hub.lock().is_empty());
     }
 }

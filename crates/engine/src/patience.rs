@@ -117,6 +117,10 @@ impl Store for PatientStore {
         self.ask(self.inner.projects_list(workspace))
     }
 
+    fn projects_deleted<'a>(&'a self, node: &'a str, limit: usize) -> Read<'a, Vec<Project>> {
+        self.ask(self.inner.projects_deleted(node, limit))
+    }
+
     fn source_at<'a>(&'a self, project: ProjectId, paths: &'a [SourcePath]) -> Read<'a, Vec<SourceEntry>> {
         self.ask(self.inner.source_at(project, paths))
     }

@@ -1,7 +1,7 @@
 //! Projects: made, described, deleted.
 
 use stead_domain::build::Build;
-use stead_domain::changes::{Changes, Removal};
+use stead_domain::changes::Changes;
 use stead_domain::declared::{Declared, PackageManager};
 use stead_domain::key::Caller;
 use stead_domain::network::BuildNetworkPolicy;
@@ -194,14 +194,15 @@ impl Engine {
         text.build_network.iter().flatten().try_for_each(|network| self.check_build_network(network))
     }
 
-    /// Deletes a project with every version. A turn that reads one keeps it to its end; the files go after that.
+    /// Deletes a project with every version. From the answer on it is not found. A turn that reads a version keeps it to its end;
+    /// what is left goes after that.
     #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn project_delete(&self, caller: &Caller, id: ProjectId) -> Result<()> {
         self.decide(|| async {
             let project = self.live_project(caller, id).await?;
             let latest = self.build_of(&project, project.latest).await?;
             let deleted = project.delete(latest.as_ref(), self.now())?;
-            Ok((Changes::new().update(deleted).remove(Removal::Source(id)), ()))
+            Ok((Changes::new().update(deleted), ()))
         })
         .await?;
         self.faults.point("project.deleted");

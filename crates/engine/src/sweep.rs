@@ -231,6 +231,9 @@ impl Engine {
         for turn in turns {
             self.remove_output(turn.id).await?;
         }
+        if !self.remove_all(Removal::Events(session.id)).await? {
+            return Ok(());
+        }
         self.write_back(Changes::new().remove(Removal::Session(session.id))).await?;
         self.faults.point("session.purged");
         Ok(())

@@ -11,7 +11,7 @@ use stead_domain::{ProjectId, SourcePath};
 
 use crate::columns::{Columns, RowError, values};
 use crate::driver::{Connection, Value};
-use crate::rows::{audit, event, idempotency, layer, session, source, upload};
+use crate::rows::{agent, audit, build, event, idempotency, layer, operation, project, session, source, upload};
 use crate::table::{Stored, Versioned};
 
 /// Rows per statement of those that take many. More would save PostgreSQL some round trips, but where places have numbers
@@ -43,8 +43,9 @@ fn refusal(table: &'static str, error: sqlx::Error) -> Refusal {
     if conflict { Refusal::Conflict(table) } else { Refusal::Failed(Box::new(error)) }
 }
 
-/// Carries out `changes`. On a refusal some of them may have been carried out: the caller rolls back.
-pub(crate) async fn apply(connection: &mut Connection, changes: &Changes) -> Result<(), Refusal> {
+/// Carries out `changes` and says how many rows its removals found. On a refusal some of them may have been carried out: the caller
+/// rolls back.
+pub(crate) async fn apply(connection: &mut Connection, changes: &Changes) -> Result<u64, Refusal> {
     for change in &changes.rows {
         match change {
             RowChange::Insert(row) => insert_row(connection, row).await?,
@@ -58,10 +59,11 @@ pub(crate) async fn apply(connection: &mut Connection, changes: &Changes) -> Res
         edit_source(connection, *project, edit).await?;
     }
     append(connection, &changes.events).await?;
+    let mut removed = 0;
     for removal in &changes.removals {
-        remove(connection, removal).await?;
+        removed += remove(connection, removal).await?;
     }
-    Ok(())
+    Ok(removed)
 }
 
 /// A statement that concerns exactly one row.
@@ -78,15 +80,15 @@ async fn one(
     }
 }
 
-/// A statement that concerns as many rows as it finds.
+/// A statement that concerns as many rows as it finds, and says how many.
 async fn any(
     connection: &mut Connection,
     table: &'static str,
     sql: &'static str,
     values: Vec<Value>,
-) -> Result<(), Refusal> {
+) -> Result<u64, Refusal> {
     let done = connection.execute(SqlStr::from_static(sql), values, true).await;
-    done.map(|_| ()).map_err(|error| refusal(table, error))
+    done.map_err(|error| refusal(table, error))
 }
 
 async fn insert<T: Stored>(connection: &mut Connection, row: &T) -> Result<(), Refusal> {
@@ -225,20 +227,28 @@ pub(crate) fn project_and_paths(project: ProjectId, paths: &[SourcePath]) -> Res
     Ok(values)
 }
 
-async fn remove(connection: &mut Connection, removal: &Removal) -> Result<(), Refusal> {
-    match removal {
-        Removal::Audit(before) => any(connection, "audit_entries", audit::REMOVE_BEFORE, values![*before]?).await,
-        Removal::Deltas(turn) => any(connection, Event::TABLE, event::REMOVE_DELTAS, values![*turn]?).await,
-        Removal::Layer(layer) => any(connection, "layers", layer::REMOVE, values![*layer]?).await,
+async fn remove(connection: &mut Connection, removal: &Removal) -> Result<u64, Refusal> {
+    const BATCH: u64 = Removal::BATCH;
+    let (table, sql, values) = match removal {
+        Removal::Agents(before) => ("agents", agent::REMOVE_DELETED, values![*before, BATCH]),
+        Removal::Audit(before) => ("audit_entries", audit::REMOVE_BEFORE, values![*before, BATCH]),
+        Removal::Build(project, number) => ("builds", build::REMOVE, values![*project, *number]),
+        Removal::Deltas(turn) => (Event::TABLE, event::REMOVE_DELTAS, values![*turn]),
+        Removal::Events(session) => (Event::TABLE, event::REMOVE_SOME, values![*session, BATCH]),
+        Removal::Layer(layer) => ("layers", layer::REMOVE, values![*layer]),
+        Removal::Operations(before) => ("operations", operation::REMOVE_ENDED, values![*before, BATCH]),
+        Removal::Project(id) => ("projects", project::REMOVE, values![*id]),
         Removal::Session(id) => {
+            let mut removed = 0;
             for sql in session::REMOVE {
-                any(connection, "sessions", sql, values![*id]?).await?;
+                removed += any(connection, "sessions", sql, values![*id]?).await?;
             }
-            Ok(())
+            return Ok(removed);
         }
-        Removal::Source(project) => any(connection, "source_entries", source::CLEAR, values![*project]?).await,
-        Removal::Upload(upload) => any(connection, "uploads", upload::REMOVE, values![*upload]?).await,
-    }
+        Removal::Source(project) => ("source_entries", source::REMOVE_SOME, values![*project, BATCH]),
+        Removal::Upload(upload) => ("uploads", upload::REMOVE, values![*upload]),
+    };
+    any(connection, table, sql, values?).await
 }
 
 #[cfg(test)]

@@ -65,12 +65,20 @@ pub struct StoreConfig {
     pub url: DatabaseUrl,
     /// How many connections read at once; one more writes.
     pub readers: u32,
+    /// Who the only server of the database is, in a few words for others that want it. Without, any number may write: a
+    /// database takes that, a server that remembers what it read does not.
+    pub sole: Option<String>,
 }
 
 impl StoreConfig {
-    /// The database with the default number of connections.
+    /// The database with the default number of connections, and nobody's alone.
     pub fn new(url: DatabaseUrl) -> Self {
-        Self { url, readers: 4 }
+        Self { url, readers: 4, sole: None }
+    }
+
+    /// The same for a server that is the only one, and is called this.
+    pub fn sole(self, server: impl Into<String>) -> Self {
+        Self { sole: Some(server.into()), ..self }
     }
 }
 

@@ -24,6 +24,9 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// whose server is gone.
 const GIVE_UP: &str = "SET statement_timeout = '14s'; SET idle_in_transaction_session_timeout = '60s'";
 
+/// What PostgreSQL knows a connection by that needs no other name.
+pub(crate) const NAME: &str = "stead";
+
 /// A value to bind: the two column types there are, each possibly null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -94,7 +97,7 @@ fn sqlite_options(path: &std::path::Path) -> SqliteConnectOptions {
 }
 
 fn postgres_options(options: &PgConnectOptions) -> PgConnectOptions {
-    options.clone().application_name("stead").disable_statement_logging()
+    options.clone().application_name(NAME).disable_statement_logging()
 }
 
 /// Connects. The switch to WAL of a new file does not wait for another process that is at the same, whatever the timeout
@@ -175,8 +178,9 @@ impl Readers {
 }
 
 impl Connection {
-    /// Connects; makes a missing SQLite file, which other users of the machine may not read. Its journal takes that over.
-    pub(crate) async fn open(url: &DatabaseUrl) -> Result<Self, DriverError> {
+    /// Connects, to PostgreSQL under this name; makes a missing SQLite file, which other users of the machine may not read.
+    /// Its journal takes that over.
+    pub(crate) async fn open(url: &DatabaseUrl, name: &str) -> Result<Self, DriverError> {
         match url {
             DatabaseUrl::Sqlite(path) => {
                 let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
@@ -185,7 +189,8 @@ impl Connection {
                 Ok(Self::Sqlite(in_time(sqlite_connect(&options)).await?))
             }
             DatabaseUrl::Postgres(options) => {
-                Ok(Self::Postgres(in_time(PgConnection::connect_with(&postgres_options(options))).await?))
+                let options = postgres_options(options).application_name(name);
+                Ok(Self::Postgres(in_time(PgConnection::connect_with(&options)).await?))
             }
         }
     }

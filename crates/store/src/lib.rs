@@ -6,10 +6,12 @@
 //! * `driver` speaks to either engine; nothing above it knows which.
 //! * `columns` and `table` say how values and rows become columns; `rows` holds one file per noun with its SQL.
 //! * `writer` is the one task that writes, many commits at a time; `apply` is what it does for each.
+//! * `claim` keeps a PostgreSQL database for one server.
 //! * `reads` answers the questions; `migrations` brings a database up to this binary's schema.
 #![warn(missing_docs)]
 
 mod apply;
+mod claim;
 mod columns;
 mod config;
 mod driver;

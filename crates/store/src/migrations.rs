@@ -22,6 +22,14 @@ pub enum OpenError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Another server has it.
+    #[error(
+        "another server uses the database ({holder}), and a database has one server: stop that one, or give this one a database of its own"
+    )]
+    Held {
+        /// Which, as far as the database says.
+        holder: String,
+    },
     /// A newer Stead wrote the database.
     #[error(
         "the database has schema {found}, but this server knows {newest} and older: run the server that wrote it, or a newer one"

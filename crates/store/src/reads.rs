@@ -99,6 +99,11 @@ impl Store for SqlStore {
         Box::pin(self.map("list projects", sql, values![workspace], project_and_build))
     }
 
+    fn projects_deleted<'a>(&'a self, node: &'a str, limit: usize) -> Read<'a, Vec<Project>> {
+        let limit = limit.min(i64::MAX as usize);
+        Box::pin(self.all("list deleted projects", project::DELETED, values![node.to_owned(), limit]))
+    }
+
     fn source_at<'a>(&'a self, project: ProjectId, paths: &'a [SourcePath]) -> Read<'a, Vec<SourceEntry>> {
         Box::pin(async move {
             let mut entries = Vec::with_capacity(paths.len());

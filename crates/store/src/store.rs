@@ -8,12 +8,13 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 use stead_domain::Timestamp;
 use stead_domain::ports::{Clock, StoreError};
 
+use crate::claim::{Claim, ClaimError};
 use crate::columns::{Reader, RowError};
 use crate::config::{DatabaseUrl, StoreConfig};
-use crate::driver::{Connection, DriverError, RawRow, Readers, Value};
+use crate::driver::{Connection, DriverError, NAME, RawRow, Readers, Value};
 use crate::migrations::{self, OpenError};
 use crate::table::Stored;
-use crate::writer::{Counters, DATABASE_CLOCK, Inbox, Writer};
+use crate::writer::{Counters, DATABASE_CLOCK, Inbox, Taken, Writer};
 
 /// Rows in SQLite or PostgreSQL.
 pub struct SqlStore {
@@ -21,6 +22,7 @@ pub struct SqlStore {
     pub(crate) inbox: Inbox,
     clock: Arc<dyn Clock>,
     counters: Arc<Counters>,
+    taken: Taken,
 }
 
 /// What the store has done since it opened.
@@ -44,7 +46,7 @@ pub async fn check(url: &DatabaseUrl) -> Result<(), OpenError> {
     {
         return Ok(());
     }
-    let mut connection = Connection::open(url).await.map_err(|error| connect_failed(url, error))?;
+    let mut connection = Connection::open(url, NAME).await.map_err(|error| connect_failed(url, error))?;
     let checked = migrations::check(&mut connection).await;
     if let Err(error) = connection.close().await {
         tracing::debug!(
@@ -60,23 +62,43 @@ impl SqlStore {
     ///
     /// `clock` is the database clock of SQLite, which runs on this machine; PostgreSQL has its own.
     pub async fn open(config: &StoreConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let mut connection = Connection::open(&config.url).await.map_err(|error| connect_failed(&config.url, error))?;
+        let lost = |error| connect_failed(&config.url, error);
+        let name = config.sole.clone().unwrap_or_else(|| NAME.to_owned());
+        let mut connection = Connection::open(&config.url, &name).await.map_err(lost)?;
+        let mut claim = config.sole.is_some().then(Claim::default);
+        if let Some(claim) = &mut claim {
+            // A newer server's lock is not the reason to name.
+            migrations::check(&mut connection).await?;
+            claim.take(&mut connection).await.map_err(|error| match error {
+                ClaimError::Held(holder) => OpenError::Held { holder },
+                ClaimError::Driver(error) => lost(error),
+            })?;
+        }
         migrations::run(&mut connection).await?;
-        connection.bound().await.map_err(|error| connect_failed(&config.url, error))?;
-        let counters = Arc::new(Counters::default());
+        connection.bound().await.map_err(lost)?;
+        let (counters, taken) = (Arc::new(Counters::default()), Taken::default());
         let writer = Writer {
             url: config.url.clone(),
+            name,
             connection: Some(connection),
+            claim,
+            taken: taken.clone(),
             clock: Arc::clone(&clock),
             counters: Arc::clone(&counters),
         };
-        Ok(Self { readers: Readers::new(config), inbox: writer.start(), clock, counters })
+        Ok(Self { readers: Readers::new(config), inbox: writer.start(), clock, counters, taken })
     }
 
     /// Finishes the commits that are queued and disconnects. Commits and reads that come later fail.
     pub async fn close(&self) {
         self.inbox.close().await;
         self.readers.close().await;
+    }
+
+    /// Returns when another server has taken the database, with what is known of it. Nothing is written from then on, and
+    /// nothing that was read before may be believed.
+    pub async fn taken(&self) -> String {
+        self.taken.wait().await
     }
 
     /// What the store has done since it opened.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Nobody is answered before the transaction is durable. A conflict rolls back its own commit alone. When the database is
-//! lost, everybody in the group hears so, because nobody knows how it ended; the next group connects again.
+//! lost, everybody in the group hears so, because nobody knows how it ended; the next group connects again. A server that has
+//! the database for itself connects again also when nobody writes, and gives up for good when another one was faster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +16,10 @@ use std::time::{Duration, Instant};
 use stead_domain::Timestamp;
 use stead_domain::changes::Changes;
 use stead_domain::ports::{Clock, CommitError, Committed, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::apply::{Refusal, apply};
+use crate::claim::{Claim, ClaimError};
 use crate::columns::Reader;
 use crate::config::DatabaseUrl;
 use crate::driver::{Connection, DriverError};
@@ -28,6 +30,8 @@ const GROUP: usize = 256;
 const QUEUE: usize = 1024;
 /// After this long a group counts as lost. An import of a hundred thousand files takes a few seconds.
 const DEADLINE: Duration = Duration::from_mins(2);
+/// How often the lock of a database that is this server's alone is looked after while nobody writes.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// PostgreSQL's own clock, in microseconds.
 pub(crate) const DATABASE_CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
@@ -58,12 +62,40 @@ pub(crate) struct Inbox {
 pub(crate) struct Writer {
     /// Where to connect again.
     pub(crate) url: DatabaseUrl,
+    /// What the database knows its connections by.
+    pub(crate) name: String,
     /// None after it was lost.
     pub(crate) connection: Option<Connection>,
+    /// What makes the database this server's alone, if it is.
+    pub(crate) claim: Option<Claim>,
+    /// Whether another server has it.
+    pub(crate) taken: Taken,
     /// The clock of a database that has none of its own.
     pub(crate) clock: Arc<dyn Clock>,
     /// What it counts.
     pub(crate) counters: Arc<Counters>,
+}
+
+/// Whether another server has taken the database, and which.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken(Arc<watch::Sender<Option<String>>>);
+
+impl Default for Taken {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+}
+
+impl Taken {
+    /// Returns when one has.
+    pub(crate) async fn wait(&self) -> String {
+        let mut holders = self.0.subscribe();
+        match holders.wait_for(Option::is_some).await {
+            Ok(holder) => holder.clone().unwrap_or_default(),
+            // The sender lives as long as this.
+            Err(_) => std::future::pending().await,
+        }
+    }
 }
 
 /// The writer ended, by closing or by a fault.
@@ -114,7 +146,19 @@ impl Writer {
     async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut messages = Vec::with_capacity(GROUP);
         let mut closing = Vec::new();
-        while closing.is_empty() && inbox.recv_many(&mut messages, GROUP).await > 0 {
+        while closing.is_empty() {
+            tokio::select! {
+                biased;
+                received = inbox.recv_many(&mut messages, GROUP) => {
+                    if received == 0 {
+                        break;
+                    }
+                }
+                () = tokio::time::sleep(LOOK), if self.holds() => {
+                    Box::pin(self.look_after()).await;
+                    continue;
+                }
+            }
             let (mut changes, mut answers) = (Vec::new(), Vec::new());
             for message in messages.drain(..) {
                 match message {
@@ -148,7 +192,7 @@ impl Writer {
             Ok((at, outcomes)) => {
                 for (outcome, answer) in outcomes.into_iter().zip(answers) {
                     let _ = answer.send(match outcome {
-                        Ok(()) => Ok(Committed { at }),
+                        Ok(removed) => Ok(Committed { at, removed }),
                         Err(Refusal::Conflict(table)) => Err(CommitError::Conflict(table)),
                         Err(Refusal::Failed(source)) => Err(lost(source)),
                     });
@@ -164,17 +208,17 @@ impl Writer {
     }
 
     /// On an error the connection is dropped, and with it the transaction unless its commit had arrived.
-    async fn carry_out(&mut self, changes: &[Changes]) -> Result<(Timestamp, Vec<Result<(), Refusal>>), DriverError> {
+    async fn carry_out(&mut self, changes: &[Changes]) -> Result<(Timestamp, Vec<Result<u64, Refusal>>), ClaimError> {
         let mut connection = self.begun().await?;
         let outcome = tokio::time::timeout(DEADLINE, self.transaction(&mut connection, changes)).await;
-        let outcome = outcome.map_err(|_| DriverError::Late)??;
+        let outcome = outcome.map_err(|_| DriverError::Late)?.map_err(DriverError::from)?;
         self.connection = Some(connection);
         Ok(outcome)
     }
 
     /// A connection with an open transaction. The old connection may have died while it was idle; then nothing was begun,
     /// and a new one is as good.
-    async fn begun(&mut self) -> Result<Connection, DriverError> {
+    async fn begun(&mut self) -> Result<Connection, ClaimError> {
         if let Some(mut connection) = self.connection.take() {
             match connection.begin().await {
                 Ok(()) => return Ok(connection),
@@ -185,17 +229,59 @@ impl Writer {
                 }
             }
         }
-        let mut connection = Connection::open(&self.url).await?;
-        connection.bound().await?;
+        let mut connection = self.connect().await?;
         connection.begin().await?;
         Ok(connection)
+    }
+
+    /// A new connection, which has the database for this server.
+    async fn connect(&mut self) -> Result<Connection, ClaimError> {
+        if let Some(holder) = &*self.taken.0.borrow() {
+            return Err(ClaimError::Held(holder.clone()));
+        }
+        let mut connection = Connection::open(&self.url, &self.name).await?;
+        if let Some(claim) = &mut self.claim
+            && let Err(error) = claim.take(&mut connection).await
+        {
+            if let ClaimError::Held(holder) = &error {
+                tracing::error!(holder, "another server has taken the database; nothing is written any more");
+                self.taken.0.send_replace(Some(holder.clone()));
+            }
+            return Err(error);
+        }
+        connection.bound().await?;
+        Ok(connection)
+    }
+
+    /// Whether there is a lock to look after.
+    fn holds(&self) -> bool {
+        self.claim.is_some() && matches!(self.url, DatabaseUrl::Postgres(_)) && self.taken.0.borrow().is_none()
+    }
+
+    /// Connects again if the connection was lost while nobody wrote.
+    async fn look_after(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            match connection.command("SELECT 1").await {
+                Ok(()) => return,
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(error, "the database connection was lost while it was idle; connecting again");
+                    metrics::counter!("stead_store_reconnects_total").increment(1);
+                    self.connection = None;
+                }
+            }
+        }
+        match self.connect().await {
+            Ok(connection) => self.connection = Some(connection),
+            Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "the database does not answer"),
+        }
     }
 
     async fn transaction(
         &self,
         connection: &mut Connection,
         changes: &[Changes],
-    ) -> Result<(Timestamp, Vec<Result<(), Refusal>>), sqlx::Error> {
+    ) -> Result<(Timestamp, Vec<Result<u64, Refusal>>), sqlx::Error> {
         // A commit that is alone in its group is the whole transaction and needs no savepoint.
         let alone = changes.len() == 1;
         let mut outcomes = Vec::with_capacity(changes.len());

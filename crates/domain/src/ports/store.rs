@@ -52,6 +52,8 @@ pub enum CommitError {
 pub struct Committed {
     /// When, by the database's clock.
     pub at: Timestamp,
+    /// How many rows its removals found.
+    pub removed: u64,
 }
 
 /// A part of a list, in the list's order.
@@ -112,6 +114,8 @@ pub trait Store: Send + Sync {
     fn project_by_slug<'a>(&'a self, workspace: WorkspaceId, slug: &'a Slug) -> Read<'a, Option<Project>>;
     /// The projects of a workspace with their latest builds, oldest first.
     fn projects_list(&self, workspace: WorkspaceId) -> Read<'_, Vec<(Project, Option<Build>)>>;
+    /// Deleted projects of which something remains: those with a build on this machine or with none on any, at most `limit`.
+    fn projects_deleted<'a>(&'a self, node: &'a str, limit: usize) -> Read<'a, Vec<Project>>;
     /// The entries at exactly these paths.
     fn source_at<'a>(&'a self, project: ProjectId, paths: &'a [SourcePath]) -> Read<'a, Vec<SourceEntry>>;
     /// The entry at a path and everything beneath it.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use stead_domain::ProjectId;
 use stead_domain::build::BuildFailure;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::request::RequestRecord;
@@ -28,12 +29,17 @@ pub(crate) use self::work::layout_failed;
 #[derive(Debug, Default)]
 pub(crate) struct RunningBuilds {
     running: Mutex<HashMap<(ProjectId, u32), AtWork>>,
+    /// None begins any more.
     closing: AtomicBool,
+    /// What is cancelled now is interrupted.
+    interrupting: AtomicBool,
 }
 
 #[derive(Debug)]
 struct AtWork {
     cancel: CancellationToken,
+    /// It has a slot.
+    begun: bool,
     /// What becomes of it is decided: its end is being committed.
     settled: bool,
     /// The request that cancels it: its end is that request's doing.
@@ -70,21 +76,61 @@ impl RunningBuilds {
         if self.is_closing() || builds.contains_key(&(project, number)) {
             return None;
         }
-        builds.insert((project, number), AtWork { cancel: cancel.clone(), settled: false, cancelled_by: None });
+        builds.insert(
+            (project, number),
+            AtWork { cancel: cancel.clone(), begun: false, settled: false, cancelled_by: None },
+        );
         Some(Working { builds: self, key: (project, number), cancel })
     }
 
-    /// Whether the server is stopping: what is cancelled now is interrupted.
+    /// Whether the server is stopping: no build begins any more.
     fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
 
+    /// Notes that a build has got its slot; false when it shall wait for the next start.
+    fn has_slot(&self, project: ProjectId, number: u32) -> bool {
+        let mut builds = self.lock();
+        if self.is_closing() {
+            return false;
+        }
+        if let Some(build) = builds.get_mut(&(project, number)) {
+            build.begun = true;
+        }
+        true
+    }
+
+    /// Begins no build from now on, and gives those at work until then to end.
+    pub(crate) async fn wind_down(&self, until: Instant) {
+        let begun = {
+            let builds = self.lock();
+            self.closing.store(true, Ordering::SeqCst);
+            builds.values().filter(|build| !build.begun).for_each(|build| build.cancel.cancel());
+            builds.values().filter(|build| build.begun).count()
+        };
+        if begun > 0 {
+            tracing::info!(
+                builds = begun,
+                "builds may end within {:?}",
+                until.saturating_duration_since(Instant::now())
+            );
+        }
+        // At the end of the time they are interrupted.
+        let _ = tokio::time::timeout_at(until, self.none_at_work()).await;
+    }
+
     /// Interrupts every build and returns when none is at work; begins none from now on.
     pub(crate) async fn close(&self) {
-        self.closing.store(true, Ordering::SeqCst);
-        for build in self.lock().values() {
-            build.cancel.cancel();
+        {
+            let builds = self.lock();
+            self.closing.store(true, Ordering::SeqCst);
+            self.interrupting.store(true, Ordering::SeqCst);
+            builds.values().for_each(|build| build.cancel.cancel());
         }
+        self.none_at_work().await;
+    }
+
+    async fn none_at_work(&self) {
         while !self.lock().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -92,7 +138,7 @@ impl RunningBuilds {
 
     /// Why a build that was cancelled has failed.
     fn cancelled(&self) -> BuildFailure {
-        if self.is_closing() { BuildFailure::interrupted() } else { BuildFailure::cancelled() }
+        if self.interrupting.load(Ordering::SeqCst) { BuildFailure::interrupted() } else { BuildFailure::cancelled() }
     }
 
     fn cancel(&self, project: ProjectId, number: u32) -> Cancelling {

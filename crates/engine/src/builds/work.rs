@@ -111,6 +111,9 @@ impl Engine {
                     return;
                 }
             };
+            if !engine.builds.has_slot(project, number) {
+                return;
+            }
             let span = tracing::info_span!("build", project.id = %project, build.number = number);
             let working = engine.work(workspace, project, number, cancel).instrument(span);
             let worked = tokio::select! {

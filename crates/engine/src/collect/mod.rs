@@ -9,10 +9,13 @@
 //! 3. **Uploads** that no task has named for long, where the operator says so: their rows, and what they held with the blobs.
 //! 4. **Blobs** that no source, version, unended build, upload, artifact or input names, in two steps a grace apart.
 //!
+//! Besides, in all workspaces, rows of what has ended and can be asked for by nobody: see [`rows`].
+//!
 //! One run is at work at a time. Everything here may be cut off anywhere and done again.
 
 mod blobs;
 pub(crate) mod layers;
+mod rows;
 mod versions;
 
 use std::time::Duration;
@@ -103,7 +106,7 @@ impl Engine {
     }
 
     async fn collect_everything(&self) -> Result<()> {
-        self.shorten_audit().await?;
+        self.collect_ended().await?;
         for workspace in self.store.workspaces_list().await.map_err(store_failed)? {
             if self.supervisor.stopping().is_cancelled() {
                 return Ok(());

@@ -1,5 +1,6 @@
 //! A world that outlives server processes, and the processes.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use stead_engine::{
 use stead_projects::{Layout, OperatingSystem, Toolchain};
 use stead_testkit::database::sqlite;
 use stead_testkit::doubles::{FaultyLogs, FaultyStore, Machine};
-use stead_testkit::{SeededIds, SystemClock, TestDatabase};
+use stead_testkit::{SeededIds, SystemClock, TestDatabase, rows};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -104,6 +105,27 @@ impl World {
 
     pub(crate) fn handovers(&self) -> PathBuf {
         self.data.path().join("handovers")
+    }
+
+    /// How many rows of each table there are.
+    pub(crate) fn rows(&self) -> BTreeMap<String, i64> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(rows::counts(&self.database))
+    }
+
+    /// The logs on disk.
+    pub(crate) fn logs(&self) -> usize {
+        let mut places = vec![self.data.path().join("logs")];
+        let mut files = 0;
+        while let Some(place) = places.pop() {
+            for entry in std::fs::read_dir(place).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => places.push(entry.path()),
+                    false => files += 1,
+                }
+            }
+        }
+        files
     }
 
     /// A server process that has settled what the one before left.

@@ -4,6 +4,7 @@
 mod audit;
 mod cost;
 mod fixture;
+mod growth;
 mod handover;
 mod line;
 mod link;

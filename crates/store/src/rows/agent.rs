@@ -24,3 +24,9 @@ pub(crate) const OF_PROJECT: &str = concat!(
     columns!(),
     " FROM agents WHERE workspace_id = $1 AND project_id = $2 AND deleted_at IS NULL ORDER BY id"
 );
+/// An instant before which all were deleted, how many. Deleted sessions are asked about apart, since each has an index of its own.
+pub(crate) const REMOVE_DELETED: &str = "DELETE FROM agents WHERE id IN (SELECT a.id FROM agents a \
+    WHERE a.deleted_at IS NOT NULL AND a.deleted_at < $1 \
+    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id AND s.deleted_at IS NULL) \
+    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.agent_id = a.id AND s.deleted_at IS NOT NULL) \
+    ORDER BY a.id LIMIT $2)";

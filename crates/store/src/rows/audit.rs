@@ -18,6 +18,6 @@ pub(crate) const LIST: &str =
 /// An id that all are older than, how many, workspace.
 pub(crate) const LIST_OF_WORKSPACE: &str =
     concat!("SELECT ", columns!(), " FROM audit_entries WHERE workspace_id = $3 AND id < $1 ORDER BY id DESC LIMIT $2");
-/// An instant that all are older than. They are as old as their ids say, and the first that is not ends the search.
-pub(crate) const REMOVE_BEFORE: &str = "DELETE FROM audit_entries WHERE at < $1 AND id < \
-    (SELECT COALESCE(MIN(id), '~') FROM audit_entries WHERE at >= $1)";
+/// An instant that all are older than, how many. They are as old as their ids say, so only the first few are looked at.
+pub(crate) const REMOVE_BEFORE: &str = "DELETE FROM audit_entries WHERE at < $1 AND id IN \
+    (SELECT id FROM audit_entries ORDER BY id LIMIT $2)";

@@ -31,3 +31,6 @@ pub(crate) const UNENDED: &str = concat!(
     columns!(),
     " FROM builds WHERE node = $1 AND state IN ('waiting', 'running') ORDER BY started_at, project_id, number"
 );
+/// Project, number.
+pub(crate) const REMOVE: &str = "DELETE FROM builds WHERE project_id = $1 AND number = $2 \
+    AND EXISTS (SELECT 1 FROM projects p WHERE p.id = builds.project_id AND p.deleted_at IS NOT NULL)";

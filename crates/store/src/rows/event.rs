@@ -20,3 +20,6 @@ pub(crate) const AFTER: &str =
     concat!("SELECT ", columns!(), " FROM events WHERE session_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3");
 /// Turn.
 pub(crate) const REMOVE_DELTAS: &str = "DELETE FROM events WHERE turn_id = $1 AND is_delta = 1";
+/// Session, how many.
+pub(crate) const REMOVE_SOME: &str = "DELETE FROM events WHERE session_id = $1 AND sequence IN \
+    (SELECT sequence FROM events WHERE session_id = $1 ORDER BY sequence LIMIT $2)";

@@ -21,3 +21,7 @@ pub(crate) const UNENDED: &str = concat!(
     columns!(),
     " FROM operations WHERE node = $1 AND state IN ('recorded', 'dispatched', 'uncertain') ORDER BY id"
 );
+/// An instant before which all have ended, how many.
+pub(crate) const REMOVE_ENDED: &str = "DELETE FROM operations WHERE id IN (SELECT o.id FROM operations o \
+    WHERE o.state IN ('done', 'failed') AND o.finished_at < $1 AND NOT EXISTS (SELECT 1 FROM environments e \
+    WHERE e.id = o.environment_id AND e.operation_id = o.id) ORDER BY o.id LIMIT $2)";

@@ -20,6 +20,18 @@ pub(crate) const FETCH: &str = concat!("SELECT ", columns!(), " FROM projects WH
 /// Workspace, slug.
 pub(crate) const BY_SLUG: &str =
     concat!("SELECT ", columns!(), " FROM projects WHERE workspace_id = $1 AND slug = $2 AND deleted_at IS NULL");
+/// Node, how many. What remains of a project is looked after where its builds ran; one that was never built is anybody's.
+pub(crate) const DELETED: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM projects WHERE deleted_at IS NOT NULL AND (",
+    "EXISTS (SELECT 1 FROM builds b WHERE b.project_id = projects.id AND b.node = $1)",
+    " OR NOT EXISTS (SELECT 1 FROM builds b WHERE b.project_id = projects.id)) ORDER BY id LIMIT $2"
+);
+/// Project.
+pub(crate) const REMOVE: &str = "DELETE FROM projects WHERE id = $1 AND deleted_at IS NOT NULL \
+    AND NOT EXISTS (SELECT 1 FROM builds b WHERE b.project_id = projects.id) \
+    AND NOT EXISTS (SELECT 1 FROM source_entries s WHERE s.project_id = projects.id)";
 /// Workspace. A project's columns, then those of its latest build, which are null where there is none.
 pub(crate) const LIST: &str = concat!(
     "SELECT p.*, b.* FROM (SELECT ",

@@ -26,6 +26,9 @@ pub(crate) const REPLACING: &str = concat!(
 );
 /// Project.
 pub(crate) const CLEAR: &str = "DELETE FROM source_entries WHERE project_id = $1";
+/// Project, how many.
+pub(crate) const REMOVE_SOME: &str = "DELETE FROM source_entries WHERE project_id = $1 AND path IN \
+    (SELECT path FROM source_entries WHERE project_id = $1 ORDER BY path LIMIT $2)";
 /// Project; followed by the paths.
 pub(crate) const REMOVE_AMONG: &str = "DELETE FROM source_entries WHERE project_id = $1 AND path IN ";
 /// Project; followed by the paths.

@@ -32,10 +32,13 @@ macro_rules! on_both {
 mod collection;
 mod commits;
 mod conflicts;
+mod ended;
 mod mapping;
 mod reads;
 mod removals;
+mod room;
 mod schema;
+mod sole;
 mod sources;
 mod upgrades;
 mod watching;
@@ -71,16 +74,7 @@ async fn texts(database: &TestDatabase, sql: String) -> Vec<Vec<String>> {
 
 /// Carries something out past the store.
 async fn run_sql(database: &TestDatabase, sql: &'static str) {
-    match database.url() {
-        DatabaseUrl::Sqlite(path) => {
-            let mut connection = sqlx::sqlite::SqliteConnectOptions::new().filename(path).connect().await.unwrap();
-            sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        }
-        DatabaseUrl::Postgres(options) => {
-            let mut connection = options.connect().await.unwrap();
-            sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-        }
-    }
+    stead_testkit::database::run(database.url(), sql).await;
 }
 
 /// Every table's columns as `table.column type nullable`, the migrator's own table excepted.

@@ -146,6 +146,10 @@ impl Store for FaultyStore {
         self.read(self.inner.projects_list(workspace))
     }
 
+    fn projects_deleted<'a>(&'a self, node: &'a str, limit: usize) -> Read<'a, Vec<Project>> {
+        self.read(self.inner.projects_deleted(node, limit))
+    }
+
     fn source_at<'a>(&'a self, project: ProjectId, paths: &'a [SourcePath]) -> Read<'a, Vec<SourceEntry>> {
         self.read(self.inner.source_at(project, paths))
     }
