@@ -5,6 +5,7 @@
 //! throw-away cluster that ends with the process. Tests that hold for either take the one that `STEAD_TEST_STORE` names.
 
 mod cluster;
+mod past;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use sqlx::ConnectOptions as _;
 use stead_domain::ports::Clock;
 use stead_store::{DatabaseUrl, SqlStore, StoreConfig};
 use tempfile::TempDir;
+
+pub use past::{Held, hold, run};
 
 use crate::clock::SystemClock;
 
