@@ -37,6 +37,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Failure;
@@ -48,6 +49,9 @@ use listen::Listening;
 pub(crate) use native::left_over;
 use wiring::Parts;
 pub(crate) use wiring::{python_candidates, uv_candidates};
+
+/// How long the sandboxes may take to be let go of when nothing else can be done.
+const LETTING_GO: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -138,10 +142,10 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 
 async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
-    let Entered { directory, listener, address } = tokio::select! {
+    let Entered { directory, listener, address, watching } = tokio::select! {
         entered = entering::enter(&settings, take_over) => entered?,
         ending = signals.first() => {
-            tracing::info!(?ending, "ended before anything was started");
+            tracing::info!(%ending, "ended before anything was started");
             return Ok(());
         }
     };
@@ -149,15 +153,19 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     let parts = wiring::build(&settings).await?;
     let stopping = CancellationToken::new();
     let monitoring = parts.monitoring(numbers, settings.data_directory.clone(), stopping.clone());
-    let watched = monitoring::listen(monitoring.clone(), settings.server.metrics_listen).await?;
-    parts.engine.start().await.context("failed to settle what an earlier server process left")?;
+    let watched = monitoring::listen(monitoring.clone(), watching.as_ref())?;
+    tokio::select! {
+        biased;
+        holder = parts.database_taken() => return Err(usurped(&parts, &holder).await),
+        started = parts.engine.start() => started.context("failed to settle what an earlier server process left")?,
+    }
     first_key::ensure(&parts.engine, directory.path()).await?;
     monitoring.health.recovered();
 
     let app =
         app::app(&parts, &settings, address, stopping.clone(), monitoring).context("failed to describe the routes")?;
     let grace = settings.server.shutdown_grace;
-    let control = Control::open(&directory.path().join("run"), &listener, grace)?;
+    let control = Control::open(&directory.path().join("run"), &listener, watching.as_ref(), grace)?;
     let serving = tokio::spawn(Listening::default().serve(listener, app, stopping.clone(), grace));
     tracing::info!(server.address = %address, "Stead is ready at http://{address}");
     parts.look_for_tools(&settings);
@@ -165,8 +173,9 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     let ending = tokio::select! {
         ending = signals.first() => ending,
         () = control.asked() => Ending::HandOver,
+        holder = parts.database_taken() => return Err(usurped(&parts, &holder).await),
     };
-    tracing::info!(?ending, "stopping: requests may finish for {grace:?}");
+    tracing::info!(%ending, "stopping: requests may finish for {grace:?}");
     stopping.cancel();
     drop(control);
     end(&parts, ending, grace, serving, &mut signals).await?;
@@ -174,6 +183,18 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     drop(watched);
     drop(directory);
     Ok(())
+}
+
+/// Another server has the database: this one must not go on, and can write nothing of how it ends. To the next process on this data
+/// directory it looks as after a crash.
+async fn usurped(parts: &Parts, holder: &str) -> anyhow::Error {
+    if tokio::time::timeout(LETTING_GO, parts.abandon()).await.is_err() {
+        tracing::warn!("the sandboxes were not let go of in time");
+    }
+    anyhow::anyhow!(
+        "another server ({holder}) took the database while this one had no connection to it; nothing was written since, and this \
+         server ends as in a crash. Give each server a database of its own, and start this one again"
+    )
 }
 
 /// Ends what runs, in good order. A signal meanwhile means that everything shall end, and soon.
@@ -184,12 +205,13 @@ async fn end(
     mut serving: JoinHandle<()>,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
+    let until = Instant::now() + grace;
     let handed_over = tokio::select! {
         served = &mut serving => {
             served.context("the task that serves failed")?;
             if ending == Ending::HandOver {
                 tokio::select! {
-                    handed_over = parts.hand_over(grace) => handed_over,
+                    handed_over = parts.hand_over(until, grace) => handed_over,
                     () = signals.another() => false,
                 }
             } else {

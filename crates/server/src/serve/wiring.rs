@@ -15,6 +15,7 @@ use stead_projects::toolchain::{PythonCandidate, UvCandidate};
 use stead_projects::{Layout, OperatingSystem};
 use stead_provider_native::NativeProvider;
 use stead_store::{SqlStore, StoreConfig};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
@@ -46,8 +47,10 @@ impl Parts {
         self.waiting.look(settings);
     }
 
-    /// Lets everything go on without this process, for the next one to take over. Says whether it could.
-    pub(super) async fn hand_over(&self, grace: Duration) -> bool {
+    /// Lets everything go on without this process, for the next one to take over, when builds have ended or `until` has come. Says
+    /// whether it could.
+    pub(super) async fn hand_over(&self, until: Instant, grace: Duration) -> bool {
+        self.engine.wind_builds_down(until).await;
         // Without a grace nothing outlives this process.
         if self.orphan_grace.is_zero() {
             return false;
@@ -55,6 +58,20 @@ impl Parts {
         self.engine.hand_over(grace).await;
         self.native.let_go().await;
         true
+    }
+
+    /// Returns when another server has taken the database, with what is known of that one.
+    pub(super) async fn database_taken(&self) -> String {
+        self.store.taken().await
+    }
+
+    /// Leaves everything as it is, to whoever comes: nothing of it can be noted down. Without a grace nothing outlives this process.
+    pub(super) async fn abandon(&self) {
+        if self.orphan_grace.is_zero() {
+            self.end_sandboxes().await;
+        } else {
+            self.native.let_go().await;
+        }
     }
 
     /// What those see who watch this server. `draining` is cancelled when it stops.
@@ -92,7 +109,7 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         let settings = settings.clone();
         tokio::task::spawn_blocking(move || Found::look(&settings))
     };
-    let store = SqlStore::open(&StoreConfig::new(settings.database.url.clone()), clock.clone())
+    let store = SqlStore::open(&StoreConfig::new(settings.database.url.clone()).sole(own_name()), clock.clone())
         .await
         .with_context(|| format!("failed to open the database {:?}", settings.database.url))?;
     let store = Arc::new(store);
@@ -115,6 +132,12 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         node,
     });
     Ok(Parts { engine, store, native, orphan_grace: settings.sessions.orphan_grace, waiting })
+}
+
+/// What this server is called where another one wants its database.
+fn own_name() -> String {
+    let machine = rustix::system::uname();
+    format!("stead, process {} on {}", std::process::id(), machine.nodename().to_string_lossy())
 }
 
 /// What is found on this machine's disk.
