@@ -2,21 +2,25 @@
 
 use std::time::Duration;
 
-use stead_domain::build::Build;
+use stead_domain::build::{Build, BuildState};
 use stead_domain::changes::{Changes, Row, RowChange};
 use stead_domain::event::EventKind;
+use stead_domain::limit::Limit;
 use stead_domain::operation::{Operation, OperationState};
 use stead_domain::time::Timestamp;
 use stead_domain::turn::Turn;
-use stead_domain::{SessionId, TurnId};
+use stead_domain::{ProjectId, SessionId, TurnId};
 
 /// Something to count once the commit is durable.
 enum Step {
     TurnStarted { waited: Duration },
     TurnEnded { ids: (TurnId, SessionId), state: &'static str, ran: Option<Duration>, output_bytes: u64 },
-    BuildEnded { state: &'static str },
+    BuildEnded { of: (ProjectId, u32), state: BuildState, why: Option<Why>, ran: Option<Duration> },
     OperationEnded { kind: &'static str, outcome: &'static str },
 }
+
+/// The sort of reason for which a build failed, and the limit, where it was one.
+type Why = (&'static str, Option<&'static str>);
 
 /// What a commit will have done.
 pub(crate) struct Steps(Vec<Step>);
@@ -40,7 +44,9 @@ fn of_turn(turn: &Turn, changes: &Changes) -> Option<Step> {
 fn of_build(build: &Build) -> Option<Step> {
     let given_up = build.version.as_ref().is_some_and(|version| version.removed_at.is_some());
     let ended = build.state.is_ended() && !given_up;
-    ended.then(|| Step::BuildEnded { state: build.state.as_str() })
+    let why = build.failure.as_ref().map(|failure| (failure.kind.as_str(), failure.limit.map(Limit::as_str)));
+    let ran = between(Some(build.started_at), build.finished_at);
+    ended.then(|| Step::BuildEnded { of: (build.project_id, build.number), state: build.state, why, ran })
 }
 
 fn of_operation(operation: &Operation) -> Option<Step> {
@@ -85,7 +91,13 @@ impl Steps {
                         metrics::histogram!("stead_turn_duration_seconds").record(ran.as_secs_f64());
                     }
                 }
-                Step::BuildEnded { state } => {
+                Step::BuildEnded { of: (project, number), state, why, ran } => {
+                    let (state, duration_ms) = (state.as_str(), ran.map(|ran| ran.as_millis() as u64));
+                    let (kind, limit) = why.map_or((None, None), |(kind, limit)| (Some(kind), limit));
+                    tracing::info!(
+                        project.id = %project, build.number = number, build.state = state, build.failure = kind, build.limit = limit,
+                        duration_ms, "a build has ended"
+                    );
                     metrics::counter!("stead_builds_ended_total", "state" => state).increment(1);
                 }
                 Step::OperationEnded { kind, outcome } => {

@@ -224,6 +224,8 @@ pub struct BuildSandboxSpec {
     pub workspace_id: WorkspaceId,
     /// The project, for names and caches.
     pub project_id: ProjectId,
+    /// The number of the build, for the log; an import has none.
+    pub build: Option<u32>,
     /// Read-only directories of this machine, in mounting order.
     pub mounts: Vec<Mount>,
     /// Directories of this machine that the step writes, each with its absolute path inside. They are handed to the

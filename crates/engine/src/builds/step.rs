@@ -214,6 +214,7 @@ impl Engine {
         let spec = BuildSandboxSpec {
             workspace_id: work.project.workspace_id,
             project_id: work.project.id,
+            build: Some(work.number),
             mounts: place.readable.iter().map(readable).collect(),
             writable: place.writable.clone(),
             overlay,

@@ -69,6 +69,10 @@ pub(super) fn place_failed(name: &str, error: LayoutError) -> Stopped {
     Stopped::Broken(layout_failed(error))
 }
 
+fn counted(packages: usize) -> String {
+    format!("{packages} {}", if packages == 1 { "package" } else { "packages" })
+}
+
 /// What every part of one build needs.
 pub(super) struct Work {
     pub(super) project: Project,
@@ -121,7 +125,7 @@ impl Engine {
                 never = engine.keep_build(project, number) => never,
             };
             if let Err(error) = worked {
-                tracing::error!(project.id = %project, build = number, error = %error, cause = ?error.cause, "a build broke");
+                tracing::error!(project.id = %project, build.number = number, error = %error, cause = ?error.cause, "a build broke");
                 let message = "the server failed to carry the build out; its log says why".to_owned();
                 let failure = BuildFailure::new(BuildFailureKind::Internal, message);
                 engine.end_build(project, number, BuildEvent::Failed(failure)).await;
@@ -167,7 +171,7 @@ impl Engine {
         };
         let event = match made {
             Ok(version) => {
-                work.log.line(&format!("version {number} is ready: {} packages", version.packages.len())).await?;
+                work.log.line(&format!("version {number} is ready: {}", counted(version.packages.len()))).await?;
                 BuildEvent::Succeeded(version)
             }
             Err(Stopped::Failed(failure)) => {
@@ -237,7 +241,7 @@ impl Engine {
         }
         let (base, layers) = (self.tools.toolchain().await?.base_for(&work.declared.python), plan.placed(&ids));
         let version = Version { base, layers, packages, source, size, removed_at: None };
-        tracing::info!(project.id = %project, build = number, workspace.id = %workspace, "a version is sealed");
+        tracing::info!(workspace.id = %workspace, "a version is sealed");
         Ok(version)
     }
 
@@ -355,7 +359,7 @@ impl Engine {
             None => ending.await,
         };
         if let Err(error) = ended {
-            tracing::error!(project.id = %project, build = number, error = %error, "ending a build failed");
+            tracing::error!(project.id = %project, build.number = number, error = %error, "ending a build failed");
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::handover::HandoverNote;
 
 /// What a client reads on a turn that was cut short.
-const INTERRUPTED: &str = "interrupted: the server stopped while the task ran";
+pub(super) const INTERRUPTED: &str = "interrupted: the server stopped while the task ran";
 
 /// How long the rest of the output of a script that was cut off may take.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -130,7 +130,7 @@ impl Engine {
         if !matches!(rows.turn.state, TurnState::InProgress | TurnState::Cancelling) {
             return Ok(());
         }
-        tracing::warn!(turn.id = %turn.id, "a task whose driver is lost is interrupted");
+        tracing::warn!(turn.id = %turn.id, session.id = %turn.session_id, "a task whose driver is lost is interrupted");
         let mut run = self.reopen(turn.id).await?;
         let (mut exit, mut unruly) = (None, false);
         if adopted {

@@ -128,9 +128,11 @@ impl Builds {
             limits: spec.limits,
             pseudo_terminals: false,
         };
-        let what = if matches!(spec.network, BuildNetwork::Only(_)) { "import" } else { "build" };
-        let egress =
-            self.host.build_egress(&spec.network, spec.workspace_id, format!("{what} of {}", spec.project_id))?;
+        let label = match spec.build {
+            Some(number) => format!("build of {}/{number}", spec.project_id),
+            None => format!("import of {}", spec.project_id),
+        };
+        let egress = self.host.build_egress(&spec.network, spec.workspace_id, label)?;
         let sandbox = Sandbox::launch(&self.host, shape, egress, None, String::new()).await?;
         sandbox.ledger.bound_disk(quota.clone());
         Ok((sandbox, quota))

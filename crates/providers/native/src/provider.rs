@@ -21,7 +21,7 @@ use crate::adoption::adopt_sessions;
 use crate::builds::Builds;
 use crate::config::NativeConfig;
 use crate::fault::lost;
-use crate::host::{Host, blocking};
+use crate::host::{self, Host, blocking};
 use crate::ids::Users;
 use crate::runtime::NativeRuntime;
 use crate::sessions::Sessions;
@@ -40,11 +40,20 @@ impl NativeProvider {
     ///
     /// # Errors
     /// Permanent: `native_configuration`, `native_feature_missing`, `data_directory_copied`, `user_ids_taken`, `user_ids_in_use`,
-    /// `no_user_ids`, `runtime_missing`, `runtime_changed`.
+    /// `no_user_ids`, `runtime_missing`, `runtime_changed`, `runtime_unknown`.
     pub fn open(config: NativeConfig, dialer: Arc<Dialer>) -> Result<Self, ProviderError> {
         let host = Arc::new(Host::open(config, dialer)?);
         let sessions = Arc::new(Sessions::open(Arc::clone(&host))?);
         Ok(Self { sessions, builds: Arc::new(Builds::new(host)) })
+    }
+
+    /// Finds out what [`open`](Self::open) would refuse of the configuration, the data directory and the runtime program, while
+    /// another process may still serve. Changes nothing. Blocking.
+    ///
+    /// # Errors
+    /// As of `open`, but for `native_feature_missing`.
+    pub fn check(config: &NativeConfig) -> Result<(), ProviderError> {
+        host::check(config)
     }
 
     /// Ends every session's sandbox that this process runs; the files stay. For an orderly end of the server; builds are
@@ -190,7 +199,7 @@ impl Provider for NativeProvider {
 
 impl BuildSandboxes for NativeProvider {
     fn open(&self, spec: BuildSandboxSpec) -> PortFuture<'_, Result<Box<dyn BuildSandbox>, ProviderError>> {
-        let opening = tokio::spawn(Arc::clone(&self.builds).open(spec));
+        let opening = tokio::spawn(Arc::clone(&self.builds).open(spec).in_current_span());
         Box::pin(async move { opening.await.unwrap_or_else(|error| Err(lost(error))) })
     }
 

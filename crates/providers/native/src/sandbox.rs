@@ -28,6 +28,7 @@ use stead_sandbox::{Handover, Launched};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::egress::Opened;
 use crate::fault::{cgroup_failed, chain, failed, launch_failed};
@@ -170,7 +171,12 @@ impl Sandbox {
         let launched = Arc::new(launched);
         let socket = egress.as_ref().map(Opened::number);
         let (watcher, state) = Watcher::new(Arc::clone(host), name.clone(), Arc::clone(&launched), egress, errors);
-        let watching = tokio::spawn(watcher.run()).abort_handle();
+        let about = match record.environment {
+            Some(environment) => tracing::info_span!(parent: None, "sandbox", environment.id = %environment),
+            // One of a build goes with the step that had it launched.
+            None => tracing::info_span!("sandbox"),
+        };
+        let watching = tokio::spawn(watcher.run().instrument(about)).abort_handle();
         Arc::new(Self {
             host: Arc::clone(host),
             name,

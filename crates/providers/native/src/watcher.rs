@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stead_domain::ports::ProviderError;
-use stead_sandbox::Launched;
+use stead_sandbox::{Exit, Launched};
 use stead_sandbox::cgroup::CgroupStats;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
+use tracing::Span;
 
 use crate::egress::Opened;
 use crate::fault::failed;
@@ -46,7 +47,8 @@ impl Watcher {
         let Self { host, name, launched, egress, errors, state } = self;
         wait_until_readable(&launched).await;
         let (owner, subject) = (Arc::clone(&host), name.clone());
-        let cleared = blocking(move || Ok(reap(&owner, &subject, &launched, errors))).await;
+        let about = Span::current();
+        let cleared = blocking(move || Ok(about.in_scope(|| reap(&owner, &subject, &launched, errors)))).await;
         if let Some(egress) = egress {
             egress.close().await;
         }
@@ -77,18 +79,26 @@ fn watch_descriptor(pidfd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(pidfd, Interest::READABLE)
 }
 
+fn told(exit: Exit) -> String {
+    match exit {
+        Exit::Code(status) => format!("status {status}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+        Exit::Unknown => "not known".to_owned(),
+    }
+}
+
 /// Takes the status of process 1, empties and removes the control group. Blocking.
 fn reap(host: &Host, name: &str, launched: &Launched, errors: Option<OwnedFd>) -> (CgroupStats, Option<ProviderError>) {
     let exit = loop {
         match launched.wait(PATIENCE) {
             Ok(None) => {}
-            Ok(Some(exit)) => break Ok(exit),
-            Err(error) => break Err(error),
+            Ok(Some(exit)) => break told(exit),
+            Err(error) => break format!("not known: {error}"),
         }
     };
     // What one that was taken over had to say went to whoever launched it.
     let words = errors.map(|errors| last_words(&mut errors.into())).unwrap_or_default();
-    tracing::info!(name, ?exit, words, "a sandbox has ended");
+    tracing::info!(name, exit, words, "a sandbox has ended");
     let stats = host.cgroups.stats(name).unwrap_or_default();
     let cleared = host.cgroups.kill(name).and_then(|()| host.cgroups.remove(name));
     (stats, cleared.map_err(crate::fault::cgroup_failed).err())

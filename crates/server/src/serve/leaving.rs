@@ -1,5 +1,7 @@
 //! How a server process ends: what asks it to, and whether what runs in sandboxes goes on.
 
+use std::fmt;
+
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -10,6 +12,15 @@ pub(super) enum Ending {
     HandOver,
     /// They are stopped, and their tasks are interrupted.
     Everything,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HandOver => "hand-over",
+            Self::Everything => "everything",
+        })
+    }
 }
 
 /// The signals that end the process. From the moment that this exists, none of them kills it.

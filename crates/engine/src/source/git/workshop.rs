@@ -84,6 +84,7 @@ impl Engine {
         let spec = BuildSandboxSpec {
             workspace_id: workspace,
             project_id: project,
+            build: None,
             mounts: Vec::new(),
             writable: vec![(INSIDE.to_owned(), directory.clone())],
             overlay: None,

@@ -21,6 +21,7 @@ pub(crate) fn build(fixture: &Fixture) -> BuildSandboxSpec {
     BuildSandboxSpec {
         workspace_id: WorkspaceId::new(&Ids),
         project_id: ProjectId::new(&Ids),
+        build: Some(1),
         mounts: vec![Mount { target: "/env/p".into(), source: MountSource::Directory(source) }],
         writable: vec![("/env/p/.venv".into(), fixture.directory("built"))],
         overlay: None,
