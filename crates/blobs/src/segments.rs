@@ -9,11 +9,13 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use crate::trim::Trim;
 
@@ -118,17 +120,17 @@ impl SegmentReader {
             let kept = self.trim.kept(total);
             let (offset, omitted) = kept.resume(from);
             let wanted = kept.stretch_end(offset).saturating_sub(offset).min(max as u64);
-            let mut bytes = vec![0; wanted as usize];
-            let mut filled = 0;
-            while filled < bytes.len() {
-                match self.file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            let mut bytes = Vec::with_capacity(wanted as usize);
+            while bytes.len() < wanted as usize {
+                let at = offset + bytes.len() as u64;
+                match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
                     Ok(0) => break,
-                    Ok(count) => filled += count,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
-            bytes.truncate(filled);
+            // The room may be more than was asked for.
+            bytes.truncate(wanted as usize);
             // The writer may have trimmed what was just read; zeros must not pass for output.
             let after = self.end()?;
             if self.trim.kept(after).resume(offset).1 == 0 {

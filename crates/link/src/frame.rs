@@ -24,6 +24,9 @@ pub const LARGE_CHUNK: usize = 128 * 1024;
 pub const FRAME_COST: usize = 64;
 /// The credit that each direction of a new stream starts with, in bytes.
 pub const WINDOW: usize = 256 * 1024;
+/// What a receiver may raise the credit for the output of a named command to, in bytes. A sender that knows of no more than [`WINDOW`]
+/// takes no more.
+pub const LARGE_WINDOW: usize = 1024 * 1024;
 
 /// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

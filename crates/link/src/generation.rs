@@ -6,6 +6,10 @@
 /// The newest generation that this build speaks.
 pub const GENERATION: u32 = 2;
 
+/// What every runtime's program file holds, before the number of its generation: whoever is about to use a file can see without
+/// running it that it is a runtime.
+pub const MARK: &str = "stead-runtime speaks link generation ";
+
 /// The generation that two peers use: the lower one, or `None` when the other's number is not one (0).
 pub fn negotiate(theirs: u32) -> Option<u32> {
     (theirs > 0).then(|| theirs.min(GENERATION))

@@ -28,6 +28,6 @@ pub mod request;
 #[cfg(feature = "client")]
 pub use client::{Client, Command, Exec, ExecEvent, ExecOutcome, ExecSpec, FileRead, Files, LinkError, Listing};
 pub use frame::{Frame, FrameError, Kind};
-pub use generation::GENERATION;
+pub use generation::{GENERATION, MARK};
 pub use reply::{ErrorCode, ExitReason, ExitReport, FileEntry, FileInfo, Reply};
 pub use request::{ExecRequest, NAME_BYTES, Program, Request, StdinMode, Token};

@@ -12,6 +12,8 @@ pub enum Mode {
     Serve(Config),
     /// Watch over one command; used by the runtime alone.
     Supervise,
+    /// Say what this program is.
+    Version,
 }
 
 /// The runtime's configuration.
@@ -56,8 +58,13 @@ impl Config {
     pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Mode, ConfigError> {
         let mut arguments = arguments.into_iter();
         let first = arguments.next().ok_or(ConfigError::Digest)?;
-        if first == "supervise" {
-            return arguments.next().map_or(Ok(Mode::Supervise), |extra| Err(ConfigError::Unknown(extra)));
+        let alone = match first.to_str() {
+            Some("supervise") => Some(Mode::Supervise),
+            Some("--version") => Some(Mode::Version),
+            _ => None,
+        };
+        if let Some(mode) = alone {
+            return arguments.next().map_or(Ok(mode), |extra| Err(ConfigError::Unknown(extra)));
         }
         let token_digest = first.to_str().and_then(digest).ok_or(ConfigError::Digest)?;
         let (mut proxies, mut orphan_grace) = (Vec::new(), None);

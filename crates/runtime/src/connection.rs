@@ -14,8 +14,10 @@ use stead_link::{ErrorCode, Kind, Reply};
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// Nothing is read for a connection while it has this many bytes to take.
 const HIGH_WATER: usize = 256 * 1024;
-/// Buffers that have grown beyond this are given back when they are empty and no stream is open.
-const KEEP: usize = 8 * 1024;
+/// Frames as long as this are not gathered when they can go at once.
+const LONG: usize = 8 * 1024;
+/// What the system may keep of what was written and not read, in bytes; it gives less where it allows less.
+const SEND_BUFFER: usize = 512 * 1024;
 /// Streams that one connection may have open.
 pub(crate) const MAX_STREAMS: usize = 512;
 
@@ -55,6 +57,8 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: UnixStream) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
+        // It works with less as well.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
         Ok(Self {
             socket,
             input: Vec::new(),
@@ -144,10 +148,16 @@ impl Connection {
 
     pub(crate) fn restore_input(&mut self, mut input: Vec<u8>, used: usize) {
         input.drain(..used);
-        if input.is_empty() && input.capacity() > KEEP && self.streams.is_empty() {
-            input = Vec::new();
-        }
         self.input = input;
+    }
+
+    /// Gives memory back that holds nothing.
+    pub(crate) fn rest(&mut self) {
+        self.input.shrink_to_fit();
+        if self.backlog() == 0 {
+            self.output = Vec::new();
+            self.written = 0;
+        }
     }
 
     /// Writes what the peer takes; answers whether the peer is still there.
@@ -167,9 +177,6 @@ impl Connection {
         if self.backlog() == 0 {
             self.written = 0;
             self.output.clear();
-            if self.output.capacity() > KEEP && self.streams.is_empty() {
-                self.output = Vec::new();
-            }
         } else if self.written > HIGH_WATER {
             self.output.drain(..self.written);
             self.written = 0;
@@ -231,7 +238,7 @@ impl Connection {
         let Ok(header) = frame::header(kind, stream, length) else { return };
         let parts = [&header, parts[0], parts[1]];
         let mut gone = 0;
-        if length >= KEEP && self.backlog() == 0 {
+        if length >= LONG && self.backlog() == 0 {
             match self.socket.write_vectored(&parts.map(IoSlice::new)) {
                 Ok(written) => gone = written,
                 Err(error) if retry(&error) => {}
@@ -268,7 +275,7 @@ impl Connection {
     /// Takes note of credit that the server gives.
     pub(crate) fn add_credit(&mut self, id: u32, bytes: u32) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.credit = stream.credit.saturating_add(bytes as usize).min(frame::WINDOW);
+            stream.credit = stream.credit.saturating_add(bytes as usize).min(frame::LARGE_WINDOW);
         }
     }
 

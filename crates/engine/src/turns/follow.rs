@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::hub::Topic;
 
 /// The most output that goes into the log at once, in bytes.
-const BATCH: usize = 256 << 10;
+const BATCH: usize = 512 << 10;
 
 /// How often one script's connection may be lost.
 const LOSSES: u32 = 20;

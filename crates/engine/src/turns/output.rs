@@ -16,7 +16,7 @@ use crate::hub::{Topic, Waiter};
 
 const HEADER: usize = 5;
 /// The most that one read takes.
-const READ: usize = 256 << 10;
+const READ: usize = 512 << 10;
 /// The most that one record holds.
 const RECORD: usize = 64 << 10;
 
@@ -63,20 +63,37 @@ pub(crate) struct OutputLog {
     torn: bool,
 }
 
+/// Records as long as they may be: what one stream says in several pieces is one record.
 fn encode(pieces: &[(OutputStream, Vec<u8>)]) -> Vec<u8> {
-    let bytes: usize = pieces.iter().map(|(_, bytes)| bytes.len() + HEADER).sum();
-    let mut records = Vec::with_capacity(bytes + HEADER);
+    let most: usize = pieces.iter().map(|(_, bytes)| bytes.len() + HEADER * (bytes.len() / RECORD + 1)).sum();
+    let mut records = Vec::with_capacity(most);
+    let mut last: Option<(OutputStream, usize, usize)> = None;
     for (stream, bytes) in pieces {
-        for piece in bytes.chunks(RECORD) {
-            records.push(match stream {
-                OutputStream::Stdout => 1,
-                OutputStream::Stderr => 2,
-            });
-            records.extend_from_slice(&u32::try_from(piece.len()).unwrap_or(0).to_le_bytes());
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (begin, length) = match last {
+                Some((before, begin, length)) if before == *stream && length < RECORD => (begin, length),
+                _ => {
+                    records.extend_from_slice(&[tag(*stream), 0, 0, 0, 0]);
+                    (records.len() - HEADER, 0)
+                }
+            };
+            let piece;
+            (piece, rest) = rest.split_at(rest.len().min(RECORD - length));
             records.extend_from_slice(piece);
+            let length = length + piece.len();
+            records[begin + 1..begin + HEADER].copy_from_slice(&(length as u32).to_le_bytes());
+            last = Some((*stream, begin, length));
         }
     }
     records
+}
+
+const fn tag(stream: OutputStream) -> u8 {
+    match stream {
+        OutputStream::Stdout => 1,
+        OutputStream::Stderr => 2,
+    }
 }
 
 impl OutputLog {
@@ -217,5 +234,25 @@ mod tests {
         assert_eq!(records(buffer, 0).len(), 1);
         assert!(records(vec![9, 0, 0, 0, 0], 0).is_empty());
         assert!(records(vec![1, 255, 255, 255, 255, 0], 0).is_empty());
+    }
+
+    #[test]
+    fn pieces_of_one_stream_are_joined_and_long_ones_cut() {
+        use OutputStream::{Stderr, Stdout};
+        let long = vec![7_u8; RECORD];
+        let said = [
+            (Stdout, vec![]),
+            (Stdout, b"a".to_vec()),
+            (Stdout, long),
+            (Stderr, b"!".to_vec()),
+            (Stdout, b"b".to_vec()),
+        ];
+        let encoded = encode(&said);
+        let length = encoded.len() as u64;
+        let found = records(encoded, 0);
+        let shape: Vec<_> = found.iter().map(|chunk| (chunk.stream, chunk.bytes.len())).collect();
+        assert_eq!(shape, [(Stdout, RECORD), (Stdout, 1), (Stderr, 1), (Stdout, 1)]);
+        assert_eq!(found[0].bytes[..2], [b'a', 7]);
+        assert_eq!(found[3].offset, length);
     }
 }

@@ -10,6 +10,9 @@ const HEAD: usize = 512 << 10;
 /// Bytes of text kept from the end.
 const TAIL: usize = 512 << 10;
 
+/// What stands for bytes that are no text.
+const REPLACEMENT: &str = "\u{fffd}";
+
 /// Decodes one stream piece by piece: a character that is split between pieces comes out whole.
 #[derive(Debug, Default)]
 struct Decoder {
@@ -18,7 +21,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn push(&mut self, bytes: &[u8], text: &mut String) {
+    /// Decodes a piece; `take` gets its text in order.
+    fn push(&mut self, bytes: &[u8], mut take: impl FnMut(&str)) {
         let joined;
         let mut rest = if self.pending.is_empty() {
             bytes
@@ -29,29 +33,40 @@ impl Decoder {
         };
         loop {
             match std::str::from_utf8(rest) {
-                Ok(good) => return text.push_str(good),
+                Ok(good) => return take(good),
                 Err(error) => {
                     let (good, bad) = rest.split_at(error.valid_up_to());
-                    text.push_str(std::str::from_utf8(good).unwrap_or_default());
+                    take(std::str::from_utf8(good).unwrap_or_default());
                     let Some(length) = error.error_len() else {
                         self.pending = bad.to_vec();
                         return;
                     };
                     self.replaced += length as u64;
-                    text.push(char::REPLACEMENT_CHARACTER);
+                    take(REPLACEMENT);
                     rest = &bad[length..];
                 }
             }
         }
     }
 
-    fn finish(&mut self, text: &mut String) {
+    fn finish(&mut self, take: impl FnOnce(&str)) {
         if !self.pending.is_empty() {
             self.replaced += self.pending.len() as u64;
             self.pending.clear();
-            text.push(char::REPLACEMENT_CHARACTER);
+            take(REPLACEMENT);
         }
     }
+}
+
+/// The two ends of a text.
+#[derive(Debug, Default)]
+struct Ends {
+    head: String,
+    /// What came after the head and was not left out: `newer` follows `older`. When `newer` is a tail by itself it takes the place of
+    /// `older`, so that no byte is moved twice.
+    older: String,
+    newer: String,
+    omitted: u64,
 }
 
 /// The text of a turn's message, as it grows.
@@ -59,9 +74,7 @@ impl Decoder {
 pub(crate) struct Transcript {
     stdout: Decoder,
     stderr: Decoder,
-    head: String,
-    tail: String,
-    omitted: u64,
+    ends: Ends,
 }
 
 /// A finished text.
@@ -75,57 +88,71 @@ pub(crate) struct Finished {
     pub(crate) replaced: u64,
 }
 
-impl Transcript {
-    /// Takes a piece of output; returns the text that a live reader may be shown now. What lies beyond the head is shown
-    /// when the end is known.
-    pub(crate) fn push(&mut self, stream: OutputStream, bytes: &[u8]) -> String {
-        let mut text = String::with_capacity(bytes.len());
-        match stream {
-            OutputStream::Stdout => self.stdout.push(bytes, &mut text),
-            OutputStream::Stderr => self.stderr.push(bytes, &mut text),
-        }
-        self.keep(text)
-    }
-
-    fn keep(&mut self, mut text: String) -> String {
-        let room = if self.tail.is_empty() && self.omitted == 0 { HEAD.saturating_sub(self.head.len()) } else { 0 };
+impl Ends {
+    /// Takes text; returns what of it belongs to the head.
+    fn take<'text>(&mut self, text: &'text str) -> &'text str {
+        let room = if self.is_head() { HEAD.saturating_sub(self.head.len()) } else { 0 };
         let mut cut = room.min(text.len());
         while !text.is_char_boundary(cut) {
             cut -= 1;
         }
-        self.tail.push_str(&text[cut..]);
-        text.truncate(cut);
-        self.head.push_str(&text);
-        // The tail is trimmed in big steps, so that each byte is moved once on average.
-        if self.tail.len() > 2 * TAIL {
-            self.trim();
+        let (head, rest) = text.split_at(cut);
+        self.head.push_str(head);
+        self.newer.push_str(rest);
+        if self.newer.len() >= TAIL {
+            std::mem::swap(&mut self.older, &mut self.newer);
+            self.omitted += self.newer.len() as u64;
+            self.newer.clear();
         }
-        text
+        head
     }
 
-    fn trim(&mut self) {
-        let mut cut = self.tail.len().saturating_sub(TAIL);
-        while !self.tail.is_char_boundary(cut) {
+    /// Whether the head is all there is.
+    fn is_head(&self) -> bool {
+        self.older.is_empty() && self.newer.is_empty() && self.omitted == 0
+    }
+
+    /// The whole text, and how many bytes of it are left out.
+    fn join(self) -> (String, u64) {
+        // The newer part is shorter than a tail, so what is too much is in the older one.
+        let mut cut = (self.older.len() + self.newer.len()).saturating_sub(TAIL);
+        while !self.older.is_char_boundary(cut) {
             cut += 1;
         }
-        self.omitted += cut as u64;
-        self.tail.drain(..cut);
+        let omitted = self.omitted + cut as u64;
+        let mut text = self.head;
+        if omitted > 0 {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n[… {omitted} bytes omitted …]\n");
+        }
+        text.push_str(&self.older[cut..]);
+        text.push_str(&self.newer);
+        (text, omitted)
+    }
+}
+
+impl Transcript {
+    /// Takes a piece of output; returns the text that a live reader may be shown now. What lies beyond the head is shown
+    /// when the end is known.
+    pub(crate) fn push(&mut self, stream: OutputStream, bytes: &[u8]) -> String {
+        let mut shown = String::new();
+        let decoder = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        decoder.push(bytes, |text| shown.push_str(self.ends.take(text)));
+        shown
     }
 
     /// The output is over.
     pub(crate) fn finish(mut self) -> Finished {
-        let mut text = String::new();
-        self.stdout.finish(&mut text);
-        self.stderr.finish(&mut text);
-        self.keep(text);
-        self.trim();
-        let mut text = self.head;
-        if self.omitted > 0 {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\n[… {} bytes omitted …]\n", self.omitted);
+        for decoder in [&mut self.stdout, &mut self.stderr] {
+            decoder.finish(|text| {
+                self.ends.take(text);
+            });
         }
-        text.push_str(&self.tail);
-        Finished { text, omitted: self.omitted, replaced: self.stdout.replaced + self.stderr.replaced }
+        let (text, omitted) = self.ends.join();
+        Finished { text, omitted, replaced: self.stdout.replaced + self.stderr.replaced }
     }
 }
 

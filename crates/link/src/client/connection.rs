@@ -140,6 +140,10 @@ impl Connection {
         drop(streams);
         let stream = Stream::new(Arc::clone(self), id, incoming, credit, load, kept);
         self.queue(frame_of(Kind::Message, id, &payload)?)?;
+        if kept {
+            let bytes = (frame::LARGE_WINDOW - frame::WINDOW) as u32;
+            stream.send(&Request::Credit { bytes })?;
+        }
         Ok(stream)
     }
 
@@ -217,7 +221,8 @@ impl Slot {
             Some(cost) => load.cost += cost,
             None => load.messages += 1,
         }
-        if load.cost > frame::WINDOW || load.messages > MAX_WAITING_MESSAGES {
+        let window = if self.kept { frame::LARGE_WINDOW } else { frame::WINDOW };
+        if load.cost > window || load.messages > MAX_WAITING_MESSAGES {
             return Err(LinkError::Protocol {
                 reason: format!("stream {stream} was sent more than it has credit for"),
             });

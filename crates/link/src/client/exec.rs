@@ -160,7 +160,7 @@ impl Exec {
     /// The next event, in the order of arrival; `None` after [`ExecEvent::Exited`]. Dropping the future before it is ready loses
     /// nothing.
     ///
-    /// A slow caller slows the command down and nothing else: at most one window (256 KiB) waits here. A command with a name goes on
+    /// A slow caller slows the command down and nothing else: at most one window (256 KiB, 1 MiB of a command with a name) waits here. The latter goes on
     /// only as far as its output is [acknowledged](Self::acknowledge).
     pub async fn next(&mut self) -> Result<Option<ExecEvent>, LinkError> {
         if self.exited || self.stream.has_ended() {

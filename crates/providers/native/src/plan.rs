@@ -14,6 +14,9 @@ use crate::host::Host;
 use crate::ids::RUN_ID;
 use crate::run_directory::{EGRESS_DIRECTORY, EGRESS_SOCKET};
 
+/// The runtime's C library gives long buffers back when they are freed, each time: by itself it comes to keep those of a size it has
+/// seen, and there is a runtime in every idle session.
+const ALLOCATOR: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=131072");
 const HOSTNAME: &str = "stead";
 /// Where the directory with the egress proxy's socket appears inside.
 const EGRESS_INSIDE: &str = "/run/egress";
@@ -116,7 +119,7 @@ pub(crate) fn plan(
         network: Network::Loopback,
         program: Program::Descriptor,
         arguments,
-        environment: Vec::new(),
+        environment: vec![(ALLOCATOR.0.to_owned(), ALLOCATOR.1.to_owned())],
         // Not the workspace, whose mode is the tenant's to change.
         working_directory: PathBuf::from("/"),
         // The runtime wants its socket as standard input, so it is bound here and handed over.

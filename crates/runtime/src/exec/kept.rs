@@ -45,6 +45,13 @@ impl Exec {
         }
     }
 
+    /// Gives memory back that holds nothing.
+    pub(crate) fn rest(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.spool.rest();
+        }
+    }
+
     /// Whether it can be taken over from this byte of its output on.
     pub(crate) fn check(&self, from: u64) -> Result<(), OutOfRange> {
         self.kept.as_ref().map_or(Ok(()), |kept| kept.spool.check(from))

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use stead_link::Kind;
-use stead_link::frame::{FRAME_COST, WINDOW};
+use stead_link::frame::{FRAME_COST, LARGE_WINDOW};
 
 /// Bytes of one stream that follow each other.
 struct Segment {
@@ -50,7 +50,7 @@ impl Spool {
             written: 0,
             next: (0, 0),
             sent: 0,
-            capacity: WINDOW,
+            capacity: LARGE_WINDOW,
         }
     }
 
@@ -155,10 +155,13 @@ impl Spool {
             self.segments.pop_front();
             self.next.0 = self.next.0.saturating_sub(1);
         }
-        if self.bytes.is_empty() && self.bytes.capacity() > self.capacity {
-            self.bytes = VecDeque::new();
-        }
         Ok(())
+    }
+
+    /// Gives memory back that holds nothing.
+    pub(super) fn rest(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.segments.shrink_to_fit();
     }
 
     /// Whether output can be sent from this byte on.
@@ -246,7 +249,7 @@ mod tests {
                 prop_assert_eq!(spool.written(), model.len() as u64);
                 prop_assert_eq!(spool.is_sent(), sent == model.len() as u64);
                 prop_assert_eq!(spool.is_acknowledged(), acknowledged == model.len() as u64);
-                prop_assert!(spool.bytes.len() + spool.segments.len() * FRAME_COST <= WINDOW);
+                prop_assert!(spool.bytes.len() + spool.segments.len() * FRAME_COST <= LARGE_WINDOW);
             }
             // What is left comes out whole.
             while let Some((kind, parts)) = spool.send(usize::MAX) {

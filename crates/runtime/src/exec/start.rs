@@ -16,7 +16,7 @@ use crate::supervisor::orders::{self, Plan};
 /// The running program itself. It need not have a name in the environment's file system.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 /// What the pipe of standard output holds, in bytes: whoever writes much is stopped less often.
-const PIPE_BYTES: usize = 256 * 1024;
+const PIPE_BYTES: usize = 1024 * 1024;
 /// The longest script, in bytes.
 const MAX_SCRIPT: u64 = 64 << 20;
 

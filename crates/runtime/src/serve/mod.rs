@@ -29,6 +29,8 @@ const MAX_CONNECTIONS: usize = 8;
 const SCRATCH: usize = frame::LARGE_CHUNK;
 /// How long nothing is accepted after a failure to.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long after the last work memory is kept for more of it.
+const REST: Duration = Duration::from_secs(1);
 /// What the spools of all commands may hold together, in bytes, and what each may at least.
 const SPOOLS: usize = 2 << 20;
 const SPOOL_LEAST: usize = 48 * 1024;
@@ -53,6 +55,11 @@ pub enum RuntimeError {
     /// Commands would inherit these descriptors.
     #[error("started with stray descriptors {0:?}")]
     Stray(Vec<i32>),
+}
+
+/// Memory that takes no room before it is written to.
+fn scratch() -> Box<[u8]> {
+    vec![0; SCRATCH].into_boxed_slice()
 }
 
 fn failed<E: Into<std::io::Error>>(action: &'static str) -> impl FnOnce(E) -> RuntimeError {
@@ -88,6 +95,8 @@ struct Runtime {
     /// Nothing is accepted before this: the last attempt failed, and the next would, too.
     accept_again: Option<Instant>,
     scratch: Box<[u8]>,
+    /// When the memory that work has left behind is given back, unless there is more.
+    rest_at: Option<Instant>,
     /// How long this goes on without a server.
     orphan_grace: Option<Duration>,
     /// When that is over, while there is none.
@@ -120,7 +129,8 @@ impl Runtime {
             forwards: BTreeMap::new(),
             next_id: 1,
             accept_again: None,
-            scratch: vec![0; SCRATCH].into_boxed_slice(),
+            scratch: scratch(),
+            rest_at: None,
             orphan_grace,
             orphan_deadline: orphan_grace.and_then(|grace| Instant::now().checked_add(grace)),
             ending: false,
@@ -143,6 +153,12 @@ impl Runtime {
     fn round(&mut self) -> Result<(), RuntimeError> {
         self.share_spools();
         let ready = self.interests().wait(self.wake_up()).map_err(failed("wait"))?;
+        let now = Instant::now();
+        if !ready.is_empty() {
+            self.rest_at = now.checked_add(REST);
+        } else if self.rest_at.is_some_and(|instant| now >= instant) {
+            self.rest();
+        }
         for (source, events) in ready {
             self.handle(source, events);
         }
@@ -156,10 +172,18 @@ impl Runtime {
         Ok(())
     }
 
+    /// Gives memory back that holds nothing.
+    fn rest(&mut self) {
+        self.rest_at = None;
+        self.scratch = scratch();
+        self.execs.values_mut().for_each(Exec::rest);
+        self.connections.values_mut().for_each(Connection::rest);
+    }
+
     /// Divides what all spools may hold together.
     fn share_spools(&mut self) {
         let named = self.execs.values().filter(|exec| exec.name().is_some()).count();
-        let share = SPOOLS.checked_div(named).unwrap_or(SPOOLS).clamp(SPOOL_LEAST, frame::WINDOW);
+        let share = SPOOLS.checked_div(named).unwrap_or(SPOOLS).clamp(SPOOL_LEAST, frame::LARGE_WINDOW);
         self.execs.values_mut().for_each(|exec| exec.resize_spool(share));
     }
 
@@ -212,7 +236,7 @@ impl Runtime {
         }
         let execs = self.execs.values().filter_map(Exec::deadline);
         let hellos = self.connections.values().filter_map(Connection::hello_deadline);
-        execs.chain(hellos).chain(self.accept_again).chain(self.orphan_deadline).min()
+        execs.chain(hellos).chain(self.accept_again).chain(self.orphan_deadline).chain(self.rest_at).min()
     }
 
     fn handle(&mut self, source: Source, events: PollFlags) {

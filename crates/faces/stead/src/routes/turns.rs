@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use stead_domain::key::Caller;
 use stead_domain::limit::LimitHit;
@@ -26,6 +26,9 @@ use crate::wire;
 
 /// How long a stream may be silent before an empty line is sent, so that nothing between takes it for dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How many chunks that are there are sent at once.
+const TOGETHER: usize = 4;
 
 pub(crate) async fn get(
     Reader(caller): Reader,
@@ -47,7 +50,8 @@ pub(crate) async fn output(
     let id = named::turn(&turn)?;
     let chunks = state.engine.turn_output(&caller, id, from).await?;
     let place = state.streams.enter(caller.key_id).ok_or_else(too_many_streams)?;
-    let chunks = chunks.map(|chunk| chunk.map(chunk_line));
+    // What is lost with an error, a client asks for again when it resumes.
+    let chunks = chunks.try_ready_chunks(TOGETHER).map(|chunks| chunks.map(chunk_lines).map_err(|error| error.1));
     let end = stream::once(end(state.engine, caller, id));
     let lines = tokio_stream::StreamExt::timeout_repeating(chunks.chain(end), heartbeat()).map(move |line| {
         // Taken for as long as the stream is there.
@@ -77,12 +81,16 @@ async fn end(engine: Engine, caller: Caller, id: TurnId) -> stead_domain::Result
     }))
 }
 
-fn chunk_line(chunk: OutputChunk) -> Bytes {
-    let stream = match chunk.stream {
-        OutputStream::Stdout => wire::Stream::Stdout,
-        OutputStream::Stderr => wire::Stream::Stderr,
-    };
-    wire::OutputLine::chunk_line(chunk.offset, stream, &chunk.bytes).into()
+fn chunk_lines(chunks: Vec<OutputChunk>) -> Bytes {
+    let mut lines = Vec::with_capacity(chunks.iter().map(|chunk| chunk.bytes.len().div_ceil(3) * 4 + 128).sum());
+    for chunk in chunks {
+        let stream = match chunk.stream {
+            OutputStream::Stdout => wire::Stream::Stdout,
+            OutputStream::Stderr => wire::Stream::Stderr,
+        };
+        wire::OutputLine::append_chunk(&mut lines, chunk.offset, stream, &chunk.bytes);
+    }
+    lines.into()
 }
 
 fn line(line: &wire::OutputLine) -> Bytes {

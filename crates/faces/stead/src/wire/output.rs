@@ -8,6 +8,8 @@
 //! `offset` is where the next record begins: a client whose connection broke asks again with `?from=` the last offset it
 //! saw. A stream without the last line was cut. Empty lines are heartbeats.
 
+use std::io::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
@@ -62,22 +64,23 @@ pub enum Exit {
 }
 
 impl OutputLine {
-    /// A chunk's line, its end included: what serde makes of it, without a look at each letter, since base64 has none to escape.
-    pub fn chunk_line(offset: u64, stream: Stream, data: &[u8]) -> Vec<u8> {
+    /// Appends a chunk's line, its end included: what serde makes of it, without a look at each letter, since base64 has none to
+    /// escape.
+    pub fn append_chunk(lines: &mut Vec<u8>, offset: u64, stream: Stream, data: &[u8]) {
         let stream = match stream {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        let mut line = format!(r#"{{"offset":{offset},"stream":"{stream}","data_b64":""#).into_bytes();
-        let (begin, length) = (line.len(), data.len().div_ceil(3) * 4);
-        line.reserve_exact(length + CHUNK_END.len());
-        line.resize(begin + length, b'=');
-        STANDARD.encode_slice(data, &mut line[begin..]).expect("base64 makes four letters of three bytes");
-        line.extend_from_slice(CHUNK_END);
-        line
+        lines.reserve(CHUNK_FRAME + data.len().div_ceil(3) * 4);
+        // Writing to memory cannot fail.
+        let _ = write!(lines, r#"{{"offset":{offset},"stream":"{stream}","data_b64":""#);
+        base64_simd::STANDARD.encode_append(data, lines);
+        lines.extend_from_slice(CHUNK_END);
     }
 }
 
+/// More than what stands around a chunk's bytes.
+const CHUNK_FRAME: usize = 96;
 /// What follows the bytes of a chunk.
 const CHUNK_END: &[u8] = b"\"}\n";
 
@@ -105,7 +108,9 @@ mod tests {
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<OutputLine>(&text).unwrap(), line);
             if let OutputLine::Chunk { offset, stream, data } = line {
-                assert_eq!(OutputLine::chunk_line(offset, stream, &data), (text + "\n").into_bytes());
+                let mut lines = b"\n".to_vec();
+                OutputLine::append_chunk(&mut lines, offset, stream, &data);
+                assert_eq!(String::from_utf8(lines).unwrap(), format!("\n{text}\n"));
             }
         }
         assert!(serde_json::from_str::<OutputLine>(r#"{"offset":1,"stream":"stdout","data_b64":"?"}"#).is_err());
