@@ -1,6 +1,6 @@
 //! Bodies on their way in: JSON under a byte limit, everything else spooled to disk under one.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,9 +10,10 @@ use http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use stead_domain::{Code, Error, Result};
-use stead_engine::{Engine, Spooled};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use stead_engine::{Engine, RequestRecord, Spooled};
 use tokio::time::Instant;
+
+use crate::room::{Part, Room};
 
 /// The largest JSON body where no file can come along, in bytes.
 pub(crate) const SMALL: u64 = 1 << 20;
@@ -57,20 +58,21 @@ pub(crate) async fn bytes(headers: &HeaderMap, body: Body, limit: u64) -> Result
     Ok(Bytes::from_owner(held))
 }
 
-/// What bodies in memory may hold in all, in KiB. What is made of a body while it is read comes to a few times as much.
+/// What bodies in memory may hold in all, in KiB; the bodies of one key hold half of it at most, unless there is only one. What is
+/// made of a body while it is read comes to a few times as much.
 const HELD: usize = 128 << 10;
 /// A body up to this many bytes is held in any case.
 const FREE: usize = 16 << 10;
 /// How long a body waits for room in all.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HELD)));
+static ROOM: LazyLock<Room> = LazyLock::new(|| Room::new(HELD));
 
 /// A body in memory, and its room there.
 #[derive(Debug, Default)]
 struct Held {
     bytes: Vec<u8>,
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Part>,
     /// When it has waited for long enough.
     until: Option<Instant>,
 }
@@ -85,17 +87,17 @@ impl Held {
     /// Waits until there is room for so many bytes.
     async fn make_room(&mut self, bytes: u64) -> Result<()> {
         let needed = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(FREE).div_ceil(1 << 10);
-        let had = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let had = self.room.as_ref().map_or(0, Part::size);
         if needed > had {
             // In steps, so that a body of many pieces does not ask for each.
-            let more = u32::try_from((needed - had).next_multiple_of(64)).unwrap_or(u32::MAX);
+            let more = (needed - had).next_multiple_of(64);
             let until = *self.until.get_or_insert_with(|| Instant::now() + PATIENCE);
-            let room = tokio::time::timeout_at(until, Arc::clone(&ROOM).acquire_many_owned(more)).await;
-            let Ok(Ok(room)) = room else {
+            let who = RequestRecord::current().and_then(|record| record.caller()).map(|(_, key)| key);
+            let Some(room) = ROOM.more(who, had, more, until).await else {
                 return Err(Error::new(Code::CapacityExhausted, "the server has no room for this body at the moment"));
             };
             match &mut self.room {
-                Some(had) => had.merge(room),
+                Some(had) => had.join(room),
                 none => *none = Some(room),
             }
         }

@@ -21,6 +21,7 @@ mod range;
 mod reply;
 mod request_id;
 mod resume;
+mod room;
 mod routes;
 mod state;
 mod stream;
