@@ -1,5 +1,7 @@
 //! Who did what: one entry for each change that somebody asked for, part of the commit that makes the change.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::changes::{Changes, Fact, Removal, Row, RowChange};
@@ -69,6 +71,54 @@ impl Actor {
     }
 }
 
+/// Which entries are asked for: those that fit everything that is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Those of one of these keys.
+    pub keys: Option<BTreeSet<KeyId>>,
+    /// A part of the route, such as `DELETE` or `/build`.
+    pub action: Option<String>,
+    /// What was made, changed or removed, by any of the ids that a face has for it. A project's are its builds', too.
+    pub target: Option<String>,
+    /// The request.
+    pub request_id: Option<String>,
+    /// The first moment.
+    pub since: Option<Timestamp>,
+    /// The first moment that is too late.
+    pub until: Option<Timestamp>,
+}
+
+/// What of an id is the same whatever prefix a face has for it, without what follows a `/`, and that.
+fn bare(id: &str) -> (&str, Option<&str>) {
+    let (id, part) = id.split_once('/').map_or((id, None), |(id, part)| (id, Some(part)));
+    (id.rsplit(['_', '-']).next().unwrap_or(id), part)
+}
+
+impl AuditTarget {
+    /// Whether it is what somebody calls `wanted`.
+    fn is_called(&self, wanted: &str) -> bool {
+        let ((id, part), (wanted, wanted_part)) = (bare(&self.id), bare(wanted));
+        id == wanted && (wanted_part.is_none() || wanted_part == part)
+    }
+}
+
+impl AuditFilter {
+    /// Whether it asks for all there are.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether an entry is one of those.
+    pub fn fits(&self, entry: &AuditEntry) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys.contains(&entry.key_id))
+            && self.action.as_ref().is_none_or(|part| entry.action.contains(part.as_str()))
+            && self.target.as_ref().is_none_or(|id| entry.targets.iter().any(|target| target.is_called(id)))
+            && self.request_id.as_ref().is_none_or(|id| entry.request_id == *id)
+            && self.since.is_none_or(|since| entry.at >= since)
+            && self.until.is_none_or(|until| entry.at < until)
+    }
+}
+
 fn rows(changes: &Changes) -> impl Iterator<Item = &Row> {
     changes.rows.iter().map(|change| match change {
         RowChange::Insert(row) | RowChange::Update(row) => row,
@@ -134,4 +184,62 @@ fn targets(changes: &Changes) -> Vec<AuditTarget> {
         }
     }
     targets
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn uuid(last: u8) -> Uuid {
+        Uuid::from_u128(0x018f_3c2a_7b4c_7d3e_9f6a_5b4c_3d2e_1f00 + u128::from(last))
+    }
+
+    #[test]
+    fn entries_are_found_by_the_names_that_clients_have() {
+        let hex = |last: u8| uuid(last).simple().to_string();
+        let entry = AuditEntry {
+            id: AuditId::from_uuid(uuid(0)),
+            at: Timestamp::from_micros(2_000_000),
+            workspace_id: WorkspaceId::from_uuid(uuid(1)),
+            key_id: KeyId::from_uuid(uuid(2)),
+            request_id: "r-1".to_owned(),
+            action: "POST /v1/responses".to_owned(),
+            targets: vec![
+                AuditTarget::new("turn", format!("turn_{}", hex(3))),
+                AuditTarget::new("file", format!("file_{}", hex(4))),
+                AuditTarget::new("build", format!("henv_{}/12", hex(5))),
+            ],
+        };
+        let target = |id: String| AuditFilter { target: Some(id), ..AuditFilter::default() }.fits(&entry);
+        for id in [
+            format!("resp_{}", hex(3)),
+            format!("turn_{}", hex(3)),
+            hex(3),
+            format!("file-{}", hex(4)),
+            format!("henv_{}", hex(5)),
+            format!("henv_{}/12", hex(5)),
+        ] {
+            assert!(target(id.clone()), "{id}");
+        }
+        for id in [format!("resp_{}", hex(6)), format!("henv_{}/1", hex(5)), format!("resp_{}/12", hex(3)), String::new()] {
+            assert!(!target(id.clone()), "{id}");
+        }
+        let fits = |change: fn(&mut AuditFilter)| {
+            let mut filter = AuditFilter::default();
+            assert!(filter.is_empty() && filter.fits(&entry));
+            change(&mut filter);
+            assert!(!filter.is_empty());
+            filter.fits(&entry)
+        };
+        assert!(fits(|filter| filter.keys = Some(BTreeSet::from([KeyId::from_uuid(uuid(2))]))));
+        assert!(!fits(|filter| filter.keys = Some(BTreeSet::new())));
+        assert!(fits(|filter| filter.action = Some("responses".to_owned())));
+        assert!(!fits(|filter| filter.action = Some("DELETE".to_owned())));
+        assert!(fits(|filter| filter.request_id = Some("r-1".to_owned())));
+        assert!(!fits(|filter| filter.request_id = Some("r".to_owned())));
+        assert!(fits(|filter| filter.since = Some(Timestamp::from_micros(2_000_000))));
+        assert!(!fits(|filter| filter.until = Some(Timestamp::from_micros(2_000_000))));
+    }
 }

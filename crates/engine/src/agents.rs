@@ -44,8 +44,9 @@ fn not_found() -> Error {
 
 fn harness(text: Option<&str>) -> Result<Harness> {
     let supported = json!({ "supported": Harness::ALL.map(Harness::as_str) });
-    let text =
-        text.ok_or_else(|| Error::invalid("agent.harness", "a harness must be named").detail(supported.clone()))?;
+    let text = text.ok_or_else(|| {
+        Error::invalid("agent.harness", "the base of a harness must be named").detail(supported.clone())
+    })?;
     Harness::parse(text).ok_or_else(|| {
         let message = "no such harness is offered here; `detail.supported` lists those that are";
         Error::new(Code::HarnessUnsupported, message).at("agent.harness").detail(supported)

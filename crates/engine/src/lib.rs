@@ -48,6 +48,7 @@ mod waiting;
 mod workspaces;
 
 pub use agents::AgentText;
+pub use audit::{AuditPart, AuditQuery};
 pub use bootstrap::Bootstrap;
 pub use builds::{LogPart, LogStream};
 pub use collect::{CollectionReport, CollectionSettings};

@@ -10,9 +10,9 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use stead_domain::audit::{Actor, AuditEntry};
+use stead_domain::audit::{Actor, AuditEntry, AuditTarget};
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
 use stead_domain::ports::IdSource;
@@ -34,6 +34,8 @@ pub struct RequestRecord {
     route: OnceLock<(String, String)>,
     caller: OnceLock<(WorkspaceId, KeyId)>,
     audited: AtomicBool,
+    /// What it concerns that the rows it changes do not name.
+    concerns: Mutex<Vec<AuditTarget>>,
 }
 
 /// Whether an id that a caller chose may stand in headers and logs as it is.
@@ -50,7 +52,22 @@ impl RequestRecord {
             Some(id) => id.to_owned(),
             None => ids.uuid_v7().simple().to_string(),
         };
-        Arc::new(Self { id, route: OnceLock::new(), caller: OnceLock::new(), audited: AtomicBool::new(false) })
+        Arc::new(Self {
+            id,
+            route: OnceLock::new(),
+            caller: OnceLock::new(),
+            audited: AtomicBool::new(false),
+            concerns: Mutex::default(),
+        })
+    }
+
+    /// Writes down what the request concerns besides what the rows of its changes name.
+    pub(crate) fn concerns(target: AuditTarget) {
+        let Some(record) = Self::current() else { return };
+        let mut concerns = record.concerns.lock().unwrap_or_else(PoisonError::into_inner);
+        if !concerns.contains(&target) {
+            concerns.push(target);
+        }
     }
 
     /// The request that this task works for.
@@ -131,7 +148,8 @@ impl Engine {
         if record.audited.swap(true, Ordering::SeqCst) {
             return None;
         }
-        let entry = actor.entry(AuditId::new(self.ids.as_ref()), self.now(), changes);
+        let mut entry = actor.entry(AuditId::new(self.ids.as_ref()), self.now(), changes);
+        entry.targets.extend(record.concerns.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         Some((entry, PendingEntry { record, kept: false }))
     }
 }

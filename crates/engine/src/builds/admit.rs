@@ -1,5 +1,6 @@
 //! Builds as callers see them: started, read, cancelled; versions activated.
 
+use stead_domain::audit::AuditTarget;
 use stead_domain::build::{Build, BuildEvent, BuildFailure};
 use stead_domain::changes::Changes;
 use stead_domain::key::Caller;
@@ -11,6 +12,7 @@ use crate::commit::{blobs_failed, store_failed};
 use crate::engine::Engine;
 use crate::hub::Topic;
 use crate::projects::ProjectView;
+use crate::request::RequestRecord;
 
 pub(crate) fn build_not_found() -> Error {
     Error::new(Code::BuildNotFound, "the project has no build of that number").at("version")
@@ -98,6 +100,7 @@ impl Engine {
             if project.active == Some(number) {
                 return Ok((Changes::new(), ()));
             }
+            RequestRecord::concerns(AuditTarget::new("version", format!("{id}/{number}")));
             Ok((Changes::new().update(project.activate(&build, self.now())?), ()))
         })
         .await?;

@@ -217,7 +217,7 @@ impl Engine {
     }
 
     async fn make_version(&self, work: &Work) -> Result<Version, Stopped> {
-        let (workspace, project, number) = (work.project.workspace_id, work.project.id, work.number);
+        let workspace = work.project.workspace_id;
         self.enter(work, Stage::CopyingFiles).await?;
         let source = TreeSize::of(work.entries.iter());
         work.log.line(&format!("copying files: {} files, {} bytes", source.files, source.bytes)).await?;

@@ -2,7 +2,7 @@
 
 use stead_domain::audit::AuditTarget;
 use stead_domain::key::Verb;
-use stead_engine::RequestRecord;
+use stead_engine::{AuditQuery, RequestRecord};
 use stead_testkit::SeededIds;
 use stead_testkit::doubles::Machine;
 
@@ -32,9 +32,14 @@ fn an_entry_comes_with_the_commit_it_tells_of() {
     server.wait(world.machine.runs(started.turn.id));
     assert_eq!(engine.store_use().commits - before, unasked, "the entry is a commit of its own");
 
-    let entries = server.wait(engine.audit_list(&server.caller, None, None, 10)).unwrap().rows;
-    assert_eq!(entries.len(), 1, "what nobody asks for is not in it: {entries:?}");
-    let entry = &entries[0];
+    let list =
+        |query: AuditQuery| server.wait(engine.audit_list(&server.caller, AuditQuery { limit: 10, ..query })).unwrap();
+    let part = list(AuditQuery::default());
+    assert_eq!(part.entries.len(), 1, "what nobody asks for is not in it: {part:?}");
+    let (entry, name) = &part.entries[0];
+    assert_eq!((name.as_deref(), part.next), (Some("asks"), None));
+    let by_key = |name: &str| list(AuditQuery { key: Some(name.to_owned()), ..AuditQuery::default() }).entries.len();
+    assert_eq!((by_key("asks"), by_key(&key.id.to_string()), by_key("another")), (1, 1, 0));
     assert_eq!((entry.key_id, entry.workspace_id), (key.id, key.workspace_id));
     assert_eq!((entry.request_id.as_str(), entry.action.as_str()), ("asked-1", "POST /v1/responses"));
     for target in [AuditTarget::new("turn", started.turn.id), AuditTarget::new("session", started.session.id)] {

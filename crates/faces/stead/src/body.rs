@@ -31,13 +31,31 @@ pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
     };
     let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let message = format!("the body is not what this route takes: {}", without_types(&error.inner().to_string()));
-        let refused = Error::new(Code::InvalidInput, message);
-        if path == "." { refused } else { refused.at(path) }
+        let path = Some(error.path().to_string()).filter(|path| path != "." && path != "?");
+        let inner = error.into_inner();
+        let said = without_types(&inner.to_string());
+        // A place is worth telling in what is no JSON; a field is named.
+        let said = if inner.is_data() { placeless(&said) } else { &said };
+        let refused = Error::new(Code::InvalidInput, format!("the body is not what this route takes: {said}"));
+        match quoted(said).or(path) {
+            Some(field) => refused.at(field),
+            None => refused,
+        }
     })?;
     reader.end().map_err(|_| Error::new(Code::InvalidInput, "something follows the JSON value of the body"))?;
     Ok(value)
+}
+
+/// The field in messages like "missing field `name`", whose path is the object around it or nothing.
+fn quoted(message: &str) -> Option<String> {
+    let kinds = ["missing field `", "unknown field `", "duplicate field `"];
+    let rest = kinds.iter().find_map(|kind| message.strip_prefix(kind))?;
+    rest.split('`').next().map(str::to_owned)
+}
+
+/// A message without the place that the parser adds.
+fn placeless(message: &str) -> &str {
+    message.rfind(" at line ").map_or(message, |place| &message[..place])
 }
 
 /// A message without the names that this program has for objects.
@@ -54,12 +72,21 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Deserialize)]
-    struct Sample {}
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        #[expect(dead_code, reason = "only its absence matters")]
+        name: String,
+    }
 
     #[tokio::test]
     async fn refusals_speak_of_json() {
         let refused = json::<Sample>(&HeaderMap::new(), Body::from("7")).await.unwrap_err();
-        let (text, expected) = (format!("{refused:?}"), "invalid type: integer `7`, expected an object at line 1");
+        let (text, expected) = (format!("{refused:?}"), "invalid type: integer `7`, expected an object");
         assert!(text.contains(expected) && !text.contains("Sample"), "{text}");
+        for (body, field) in [("{}", "name"), (r#"{"name":"a","nam":1}"#, "nam"), (r#"{"name":7}"#, "name")] {
+            let refused = json::<Sample>(&HeaderMap::new(), Body::from(body)).await.unwrap_err();
+            let text = format!("{refused:?}");
+            assert!(text.contains(&format!("param: Some(\"{field}\")")) && !text.contains(" line "), "{text}");
+        }
     }
 }

@@ -27,10 +27,23 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+/// What a query may say.
+pub(crate) trait Parameters {
+    /// The names of its parameters.
+    const NAMES: &'static [&'static str];
+}
+
+impl<T: DeserializeOwned + Parameters, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        if let Ok(axum::extract::Query(pairs)) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            && let Some((unknown, _)) = pairs.into_iter().find(|(name, _)| !T::NAMES.contains(&name.as_str()))
+        {
+            let known: Vec<String> = T::NAMES.iter().map(|name| format!("`{name}`")).collect();
+            let message = format!("this route has no such parameter; it has {}", known.join(", "));
+            return Err(Error::invalid(unknown, message).into());
+        }
         let found = axum::extract::Query::try_from_uri(&parts.uri);
         let refused =
             |_| Error::new(Code::InvalidInput, "the query cannot be read: a parameter is there twice or is no text");

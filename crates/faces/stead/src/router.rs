@@ -13,6 +13,9 @@ use crate::wire;
 /// Routes of this face.
 type Routes = stead_face_frame::Routes<FaceState>;
 
+/// The latest moment that parameters can name, in seconds since 1970.
+const LATEST: u64 = 253_402_300_799;
+
 /// Routes about the deployment and its workspaces.
 fn deployment() -> Routes {
     let of_workspace = || Parameter::query("workspace", "another workspace than the key's own, by id or name");
@@ -66,6 +69,12 @@ fn deployment() -> Routes {
                 .with(Parameter::query("workspace", "one workspace, by id or name, where the key sees several"))
                 .with(Parameter::query("limit", "how many entries").number(1, 1000))
                 .with(Parameter::query("cursor", "the `next_cursor` of the page before"))
+                .with(Parameter::query("key", "only what one key did, by id or name"))
+                .with(Parameter::query("action", "only routes with this in their method or path"))
+                .with(Parameter::query("target", "only what concerns this thing, by any of its ids"))
+                .with(Parameter::query("request_id", "only what one request did"))
+                .with(Parameter::query("since", "only from this moment on, in seconds since 1970").number(0, LATEST))
+                .with(Parameter::query("until", "only before this moment, in seconds since 1970").number(0, LATEST))
                 .answers::<wire::AuditList>()
                 .refuses(&[404]),
         )

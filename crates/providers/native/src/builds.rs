@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stead_domain::WorkspaceId;
 use stead_domain::environment::HOME;
 use stead_domain::limit::Reached;
-use stead_domain::ports::{BuildNetwork, BuildSandbox, BuildSandboxSpec, PortFuture, ProviderError, Runtime};
+use stead_domain::ports::{BuildSandbox, BuildSandboxSpec, PortFuture, ProviderError, Runtime};
 use stead_sandbox::plan::Mount;
 use tokio::runtime::Handle;
 

@@ -3,6 +3,25 @@
 use serde::Deserialize;
 use stead_domain::{Error, Result};
 
+use crate::extract::Parameters;
+
+impl Parameters for Begin {
+    const NAMES: &'static [&'static str] = &["from"];
+}
+
+impl Parameters for Fresh {
+    const NAMES: &'static [&'static str] = &["fresh"];
+}
+
+impl Parameters for AuditPage {
+    const NAMES: &'static [&'static str] =
+        &["workspace", "limit", "cursor", "key", "action", "target", "request_id", "since", "until"];
+}
+
+impl Parameters for OfWorkspace {
+    const NAMES: &'static [&'static str] = &["workspace"];
+}
+
 /// Where a stream begins.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Begin {
@@ -39,6 +58,16 @@ pub(crate) struct AuditPage {
     pub(crate) workspace: Option<String>,
     pub(crate) limit: Option<String>,
     pub(crate) cursor: Option<String>,
+    /// A key's id or name.
+    pub(crate) key: Option<String>,
+    /// A part of the route.
+    pub(crate) action: Option<String>,
+    /// An id, as any face spells it.
+    pub(crate) target: Option<String>,
+    pub(crate) request_id: Option<String>,
+    /// Seconds since 1970, as `created_at` has them.
+    pub(crate) since: Option<String>,
+    pub(crate) until: Option<String>,
 }
 
 /// Whose keys are meant.

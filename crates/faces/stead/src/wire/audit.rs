@@ -16,6 +16,8 @@ pub struct AuditEntry {
     pub workspace_id: String,
     /// The key that asked, `key_…`.
     pub key_id: String,
+    /// What the key is called; null for a key that the caller may not see.
+    pub key_name: Option<String>,
     /// What the answer's `X-Request-Id` and the server's log call the request.
     pub request_id: String,
     /// The route: a method, and a path with the names of its parameters.
@@ -27,9 +29,9 @@ pub struct AuditEntry {
 /// One thing that a change concerned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditTarget {
-    /// `agent`, `build`, `environment`, `file`, `key`, `project`, `session`, `turn` or `workspace`.
+    /// `agent`, `build`, `environment`, `file`, `key`, `project`, `session`, `turn`, `version` or `workspace`.
     pub kind: String,
-    /// Its id; of a build, its project's id, `/` and its number.
+    /// Its id; of a build and a version, the project's id, `/` and the number.
     pub id: String,
 }
 
