@@ -69,7 +69,7 @@ for target in $targets; do
     used=0
     # The fuzzer counts seconds of the clock. On a busy machine it gets fewer of a processor, so it begins again.
     while [ "$used" -lt "$seconds" ]; do
-        "$found/run/$target" "$corpus" "fuzz/corpus-seed/$target" "$kept" -max_total_time="$((seconds - used))" -timeout=10 \
+        "$found/run/$target" "$corpus" "fuzz/corpus-seed/$target" "$kept" -max_total_time="$((seconds - used))" -timeout="${FUZZ_HANG:-10}" \
             -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 -artifact_prefix="$artifacts/" >"$log.part" 2>&1 ||
             outcome="FAILED: $log"
         cat "$log.part" >>"$log"
@@ -84,7 +84,7 @@ for target in $targets; do
         rm -rf "$found/small"
         mkdir "$found/small"
         # Edges alone, without how often each was taken: the smallest set that still goes everywhere.
-        "$found/run/$target" -set_cover_merge=1 -use_counters=0 -max_len="$longest" -timeout=10 "$found/small" \
+        "$found/run/$target" -set_cover_merge=1 -use_counters=0 -max_len="$longest" -timeout="${FUZZ_HANG:-10}" "$found/small" \
             "fuzz/corpus-seed/$target" "$kept" "$corpus" >>"$log" 2>&1 || outcome="FAILED: $log"
         if [ "$outcome" = ok ]; then
             rm -rf "$kept"

@@ -155,6 +155,7 @@ impl Engine {
     /// interrupted), interrupts every build and returns when no task of the engine is left or `grace` has passed.
     pub async fn stop(&self, grace: std::time::Duration) {
         let deadline = tokio::time::Instant::now() + grace;
+        self.supervisor.end();
         let ended = async { tokio::join!(self.stop_environments(), self.builds.close(), self.imports.close()) };
         if tokio::time::timeout_at(deadline, ended).await.is_err() {
             tracing::warn!("not everything could be stopped in time; the next start ends what is left");

@@ -2,6 +2,7 @@
 //! span that names it, and the request that started it: a span of its own, since the task may outlive the request by hours.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ const OF_WORK: [&str; 3] = ["turn", "build", "operation"];
 pub(crate) struct Supervisor {
     tracker: TaskTracker,
     stopping: CancellationToken,
+    ending: AtomicBool,
 }
 
 impl Supervisor {
@@ -43,6 +45,16 @@ impl Supervisor {
                 tracing::error!(task = name, "a task panicked");
             }
         });
+    }
+
+    /// From now on what ends is ended on purpose.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether everything is being ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
     }
 
     /// Ends when the server is told to stop.

@@ -8,7 +8,9 @@ use stead_runtime::{Config, Mode};
 fn main() -> ExitCode {
     let outcome = match Config::from_arguments(std::env::args_os().skip(1)) {
         Ok(Mode::Serve(config)) => stead_runtime::serve(&config).map_err(|error| chain(&error)),
-        Ok(Mode::Version) => writeln!(std::io::stdout(), "{}{}", stead_link::MARK, stead_link::GENERATION).map_err(|error| chain(&error)),
+        Ok(Mode::Version) => {
+            writeln!(std::io::stdout(), "{}{}", stead_link::MARK, stead_link::GENERATION).map_err(|error| chain(&error))
+        }
         Ok(Mode::Supervise) => stead_runtime::supervise().map_err(|error| chain(&error)),
         Err(error) => Err(chain(&error)),
     };

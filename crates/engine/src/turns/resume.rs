@@ -151,11 +151,8 @@ impl Engine {
             replaced_bytes: finished.replaced,
             ..TurnOutcome::default()
         };
-        self.end_turn(&mut rows, TurnState::Interrupted, outcome, Vec::new()).await?;
-        if unruly {
-            self.stop_unruly(&rows).await?;
-        }
-        Ok(())
+        let end = TurnEvent::Ended { state: TurnState::Interrupted, outcome };
+        self.end_turn_as(&mut rows, end, Vec::new(), unruly).await
     }
 
     /// Ends a script and takes what it has said until then into its log.

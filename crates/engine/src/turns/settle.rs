@@ -10,7 +10,7 @@ use stead_domain::file::Artifact;
 use stead_domain::operation::OperationKind;
 use stead_domain::ports::{ExecExit, Runtime, RuntimeError};
 use stead_domain::turn::{TurnEvent, TurnOutcome, TurnState};
-use stead_domain::{EnvironmentId, Result};
+use stead_domain::{EnvironmentId, OperationId, Result};
 use tokio::time::Instant;
 
 use super::artifacts::{Baseline, Collected, Owner};
@@ -61,16 +61,21 @@ impl Engine {
                 artifacts = collected.artifacts;
                 // A task that went well has come to something only if what it left is there.
                 let verdict = match collected.lost && !has_failed(exit) {
-                    true => judge_lost(&reached),
+                    true => judge_lost(&reached, self.supervisor.is_ending()),
                     false => judge(exit, &reached, &self.budget(&rows.turn)),
                 };
                 (rows, verdict)
             }
             End::Lost(error) => {
-                tracing::warn!(error = %error, "a turn lost its runtime");
+                let stopping = self.supervisor.is_ending();
+                if stopping {
+                    tracing::info!("a turn is interrupted because the server stops");
+                } else {
+                    tracing::warn!(error = %error, "a turn lost its runtime");
+                }
                 let (reached, rows) = tokio::join!(self.provider.limits_reached(environment, true), shown_and_kept);
                 unruly = self.end_tree(environment).await.is_err();
-                (rows, judge_lost(&reached))
+                (rows, judge_lost(&reached, stopping))
             }
             End::HandedOver => return Ok(()),
         };
@@ -78,24 +83,8 @@ impl Engine {
         outcome.limits_hit = verdict.limits_hit;
         outcome.items = vec![message(finished.text, verdict.state == TurnState::Completed)];
         self.faults.point("turn.collected");
-        self.end_turn(&mut rows, verdict.state, outcome, artifacts).await?;
-        if unruly {
-            self.stop_unruly(&rows).await?;
-        }
-        Ok(())
-    }
-
-    /// Stops an environment in which something of an ended turn may still run.
-    pub(super) async fn stop_unruly(&self, rows: &Rows) -> Result<()> {
-        let running = self.provider.inspect(rows.environment.id).await.is_ok_and(|observed| observed.running);
-        let environment = self.patiently(|| self.environment(rows.environment.id)).await?;
-        if running && environment.state == EnvironmentState::Ready {
-            tracing::warn!(environment.id = %environment.id, "a turn's processes do not end; its environment is stopped");
-            let operation =
-                self.patiently(|| self.begin_operation(environment.clone(), OperationKind::Stop, None)).await?;
-            self.carry_out_in_background(operation);
-        }
-        Ok(())
+        let end = TurnEvent::Ended { state: verdict.state, outcome };
+        self.end_turn_as(&mut rows, end, artifacts, unruly).await
     }
 
     /// What the script left, and what it ran into.
@@ -153,13 +142,29 @@ impl Engine {
         outcome: TurnOutcome,
         artifacts: Vec<Artifact>,
     ) -> Result<()> {
+        self.end_turn_as(rows, TurnEvent::Ended { state, outcome }, artifacts, false).await
+    }
+
+    /// The same; something of an `unruly` turn may still run, for which its environment is stopped. The stop is recorded in the very
+    /// commit that ends the turn: from then on the session may have a next one, which must not be hit.
+    pub(super) async fn end_turn_as(
+        &self,
+        rows: &mut Rows,
+        ended: TurnEvent,
+        artifacts: Vec<Artifact>,
+        unruly: bool,
+    ) -> Result<()> {
+        let environment = rows.environment.id;
+        let stop = match unruly && self.provider.inspect(environment).await.is_ok_and(|observed| observed.running) {
+            true => Some(OperationId::new(self.ids.as_ref())),
+            false => None,
+        };
         self.decide_on(rows, |rows| {
             if rows.turn.state.is_ended() {
                 return Ok((Changes::new(), ()));
             }
             let (at, id) = (self.now(), rows.turn.id);
-            let ended = TurnEvent::Ended { state, outcome: outcome.clone() };
-            let (turn, mut session) = (rows.turn.clone().transition(ended, at)?, rows.session.clone());
+            let (turn, mut session) = (rows.turn.clone().transition(ended.clone(), at)?, rows.session.clone());
             session.observe(&turn, at);
             let mut changes = artifacts.iter().cloned().fold(Changes::new(), Changes::fact);
             for item in turn.outcome.items.clone() {
@@ -169,12 +174,22 @@ impl Engine {
             if rows.environment.state == EnvironmentState::Ready {
                 let mut environment = rows.environment.clone();
                 environment.idle_since = Some(at);
-                changes = changes.update(environment);
+                changes = match stop {
+                    None => changes.update(environment),
+                    Some(stop) => {
+                        let (environment, operation) = self.claimed(environment, stop, OperationKind::Stop, None)?;
+                        changes.update(environment).insert(operation)
+                    }
+                };
             }
             Ok((changes.update(turn).update(session).remove(Removal::Deltas(id)), ()))
         })
         .await?;
         self.faults.point("turn.ended");
+        if let Some(stop) = stop {
+            tracing::warn!(environment.id = %environment, "a turn's processes do not end; its environment is stopped");
+            self.carry_out_in_background(stop);
+        }
         if rows.session.deleted_at.is_some() {
             // Its removal has waited for this.
             self.request_sweep();

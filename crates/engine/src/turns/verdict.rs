@@ -10,6 +10,8 @@ use stead_domain::limit::{Holder, Limit, LimitHit, Reached};
 use stead_domain::ports::{ExecExit, ExitReason};
 use stead_domain::turn::{ExitStatus, TurnFailure, TurnFailureKind, TurnState};
 
+use super::resume::INTERRUPTED;
+
 /// What the kernel ends programs with whose file grows beyond its bound.
 const SIGXFSZ: i32 = 25;
 
@@ -104,13 +106,14 @@ fn failed(exit: ExecExit, reached: &[Reached]) -> Verdict {
 }
 
 /// The verdict on a script whose environment was lost: a limit may have ended all of it at once.
-pub(super) fn judge_lost(reached: &[Reached]) -> Verdict {
+/// `stopping`: the server has ended it, because it ends itself.
+pub(super) fn judge_lost(reached: &[Reached], stopping: bool) -> Verdict {
     if let Some(memory) = reached.iter().find(|reached| reached.limit() == Limit::Memory) {
         let failure = Some(limited(memory, "its environment was ended"));
         let rest = reached.iter().filter(|reached| *reached != memory);
         return Verdict { state: TurnState::Failed, failure, limits_hit: hits(rest) };
     }
-    let message = "interrupted: the environment was lost while the task ran";
+    let message = if stopping { INTERRUPTED } else { "interrupted: the environment was lost while the task ran" };
     let failure = Some(TurnFailure::new(TurnFailureKind::Interrupted, message));
     Verdict { state: TurnState::Interrupted, failure, limits_hit: hits(reached.iter()) }
 }
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(late.limits_hit.len(), 1);
         let failed = judge(exit(ExitReason::Exited, Some(1), None), &[MEMORY, PROCESSES], &BUDGET);
         assert_eq!(failed.limits_hit.iter().map(|hit| hit.limit).collect::<Vec<_>>(), [Limit::Processes]);
-        assert_eq!(judge_lost(&[]).state, TurnState::Interrupted);
-        assert_eq!(judge_lost(&[MEMORY]).failure.and_then(|failure| failure.limit), Some(Limit::Memory));
+        assert_eq!(judge_lost(&[], false).state, TurnState::Interrupted);
+        assert_eq!(judge_lost(&[MEMORY], true).failure.and_then(|failure| failure.limit), Some(Limit::Memory));
     }
 }

@@ -1,11 +1,13 @@
 //! Sessions that go while somebody follows one of their turns.
 
 use futures_util::StreamExt as _;
+use stead_domain::environment::EnvironmentState;
 use stead_domain::event::EventKind;
+use stead_domain::ports::Store as _;
 use stead_domain::turn::TurnState;
 use stead_testkit::doubles::Machine;
 
-use crate::fixture::World;
+use crate::fixture::{World, came_to};
 
 #[test]
 fn who_follows_a_task_of_a_deleted_session_is_told_how_it_ended() {
@@ -43,4 +45,27 @@ fn who_follows_a_task_of_a_deleted_session_is_told_how_it_ended() {
             assert_eq!(view.unwrap().turn.state, TurnState::Cancelled);
         });
     }
+}
+
+#[test]
+fn an_environment_whose_processes_do_not_end_is_stopped_before_the_next_task_can_begin() {
+    let world = World::new(Machine::default());
+    let server = world.process();
+    let mut previous = server.run("hold");
+    for number in 0..5 {
+        world.machine.set_unruly(true);
+        world.machine.end(previous, 0);
+        server.end_of(previous);
+        // Known with the end: whoever goes on from here waits for the stop, and is not hit by it.
+        let environments = server.wait(server.store.environments_on("node")).unwrap();
+        assert_ne!(environments[0].state, EnvironmentState::Ready);
+        world.machine.set_unruly(false);
+        let mut request = server.request(&format!("hold {number}"));
+        (request.previous, request.agent_id) = (Some(previous), None);
+        previous = server.wait(server.engine.turn_start(&server.caller, request)).unwrap().turn.id;
+        server.wait(world.machine.runs(previous));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    world.machine.end(previous, 0);
+    came_to(&server.end_of(previous), TurnState::Completed, "");
 }

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stead_domain::ports::SandboxLimits;
+use stead_domain::ports::{ProviderError, SandboxLimits};
 use stead_egress::{Policy, PortRule};
+
+use crate::program;
 
 /// Consecutive host user ids of one slot.
 pub const UIDS_PER_SLOT: u32 = 65_536;
@@ -33,11 +35,21 @@ pub enum RuntimeProgram {
     File {
         /// Where it is.
         path: PathBuf,
-        /// The SHA-256 it must have; without one, whatever is there is taken.
+        /// The SHA-256 it must have; without one, whatever says of itself that it is a runtime is taken.
         sha256: Option<[u8; 32]>,
     },
     /// The program itself, as built into the server.
     Bytes(&'static [u8]),
+}
+
+impl RuntimeProgram {
+    /// Finds out whether it can be the runtime. Blocking.
+    ///
+    /// # Errors
+    /// Permanent: `runtime_missing`, `runtime_changed`, `runtime_unknown`.
+    pub fn check(&self) -> Result<(), ProviderError> {
+        program::seal(self).map(drop)
+    }
 }
 
 /// The configuration of a [`NativeProvider`](crate::NativeProvider).

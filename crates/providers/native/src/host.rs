@@ -49,7 +49,7 @@ struct Registries {
 
 impl Host {
     pub(crate) fn open(config: NativeConfig, dialer: Arc<Dialer>) -> Result<Self, ProviderError> {
-        check(&config)?;
+        check_paths(&config)?;
         let run = RunDirectory::open(&config.run).map_err(failed("open the run directory", &config.run))?;
         let leases = config.data.join("environments/slots");
         let each = config.slots_of_one_workspace();
@@ -250,7 +250,15 @@ fn open_ports(policy: &mut Policy, ports: impl Iterator<Item = u16>) {
     }
 }
 
-fn check(config: &NativeConfig) -> Result<(), ProviderError> {
+/// What keeps a provider from being opened and can be seen without changing anything. Blocking.
+pub(crate) fn check(config: &NativeConfig) -> Result<(), ProviderError> {
+    check_paths(config)?;
+    Registries::parse(&config.registry_hosts)?;
+    program::seal(&config.runtime)?;
+    ids::check(config)
+}
+
+fn check_paths(config: &NativeConfig) -> Result<(), ProviderError> {
     let wrong = |message: &str| Err(ProviderError::permanent("native_configuration", message));
     if config.slots == 0 || !fits(config.uid_base.unwrap_or(UIDS_PER_SLOT), config.slots) {
         return wrong("the user ids of the slots must begin above 65535 and end below the highest id");

@@ -12,6 +12,7 @@ use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use stead_domain::ports::ProviderError;
+use stead_link::MARK;
 
 use crate::config::RuntimeProgram;
 use crate::fault::failed;
@@ -30,9 +31,19 @@ pub(crate) fn seal(program: &RuntimeProgram) -> Result<OwnedFd, ProviderError> {
             if sha256.is_some_and(|expected| Sha256::digest(&bytes)[..] != expected[..]) {
                 return Err(ProviderError::permanent("runtime_changed", "the runtime program is not the expected one"));
             }
+            if sha256.is_none() && !is_runtime(&bytes) {
+                let message = format!("{} is no stead-runtime of this version's kind", path.display());
+                return Err(ProviderError::permanent("runtime_unknown", message));
+            }
             copy(&bytes).map_err(failed("keep the runtime program", path))
         }
     }
+}
+
+/// Whether a program says of itself that it is a runtime. Any generation will do: the newer side adapts.
+fn is_runtime(bytes: &[u8]) -> bool {
+    let mark = MARK.as_bytes();
+    bytes.windows(mark.len()).any(|window| window == mark)
 }
 
 fn copy(bytes: &[u8]) -> io::Result<OwnedFd> {
@@ -80,6 +91,10 @@ mod tests {
         assert!(rustix::io::write(sealed.as_fd(), b"x").is_err());
         assert!(std::fs::write(&again, "three").is_err(), "opening it for writing again does not help");
         assert_eq!(content(), b"one");
+        // Without a digest it has to say of itself what it is.
+        assert_eq!(seal(&program(None)).unwrap_err().code, "runtime_unknown");
+        std::fs::write(&path, format!("\x7fELF {MARK}1")).unwrap();
+        assert!(seal(&program(None)).is_ok());
         let missing = RuntimeProgram::File { path: folder.path().join("none"), sha256: None };
         assert!(seal(&missing).unwrap_err().permanent);
     }

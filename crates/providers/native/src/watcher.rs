@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stead_domain::ports::ProviderError;
-use stead_sandbox::{Exit, Launched};
 use stead_sandbox::cgroup::CgroupStats;
+use stead_sandbox::{Exit, Launched};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;

@@ -127,6 +127,10 @@ fn welcome(method: &Method, path: &str) -> Response {
     if is_unserved(path) {
         return (StatusCode::NOT_FOUND, "no protocol is served at this path\n").into_response();
     }
+    if path != "/" {
+        // Not a page: whoever mistypes a probe's path must not hear that all is well.
+        return (StatusCode::NOT_FOUND, "nothing is served at this path\n").into_response();
+    }
     if method == Method::GET || method == Method::HEAD {
         return ([(CONTENT_TYPE, "text/plain; charset=utf-8")], WELCOME).into_response();
     }
@@ -168,8 +172,11 @@ mod tests {
             (Method::GET, "/v1/uhp", host, 200, "uhp"),
             (Method::GET, "/stead/v1/server", host, 200, "stead"),
             (Method::GET, "/", host, 200, "Stead gives"),
-            (Method::HEAD, "/anything", host, 200, ""),
-            (Method::POST, "/v1x", host, 405, "only GET"),
+            (Method::HEAD, "/", host, 200, ""),
+            (Method::POST, "/", host, 405, "only GET"),
+            (Method::GET, "/healtz", host, 404, "nothing is served"),
+            (Method::GET, "/healthz/", host, 404, "nothing is served"),
+            (Method::POST, "/v1x", host, 404, "nothing is served"),
             (Method::GET, "/api/v1/threads", host, 404, "no protocol"),
             (Method::POST, "/api/v1", host, 404, "no protocol"),
             (Method::GET, "/v1/nothing", host, 404, ""),

@@ -3,7 +3,8 @@
 //! ```text
 //! successor                       this process
 //!   "take-over 1\n" ────────────▶
-//!                   ◀────────────  {"process":…,"grace_ms":…}\n + the listening socket
+//!                   ◀────────────  {"process":…,"grace_ms":…}\n + the listening socket, and that of the numbers
+//!   finds out whether it can serve
 //!   "now\n"         ────────────▶  stops accepting
 //!   waits for the lock             drains, hands over, releases the lock, ends
 //! ```
@@ -53,9 +54,13 @@ pub(super) struct Leaving {
 pub(super) struct Control {
     socket: UnixListener,
     path: PathBuf,
-    listener: OwnedFd,
+    /// The main one first.
+    listeners: Vec<OwnedFd>,
     leaving: Leaving,
 }
+
+/// How many listening sockets there are at most.
+const LISTENERS: usize = 2;
 
 /// A socket's address holds 107 bytes; the directory may have any path, so the socket is named through a descriptor of it.
 fn named(run: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
@@ -66,11 +71,18 @@ fn named(run: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
 }
 
 impl Control {
-    /// Listens in the run directory for a successor, who will be given `listener`. The caller holds the data directory's lock, so
+    /// Listens in the run directory for a successor, who will be given `listener`, and `watching` where there is one. The caller holds the data directory's lock, so
     /// what lies there from earlier belongs to nobody.
-    pub(super) fn open(run: &Path, listener: &impl AsFd, grace: Duration) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        run: &Path,
+        listener: &impl AsFd,
+        watching: Option<&std::net::TcpListener>,
+        grace: Duration,
+    ) -> anyhow::Result<Self> {
         let path = run.join(NAME);
-        let listener = listener.as_fd().try_clone_to_owned().context("failed to keep the listening socket")?;
+        let sockets = std::iter::once(listener.as_fd()).chain(watching.map(AsFd::as_fd));
+        let listeners = sockets.map(|socket| socket.try_clone_to_owned()).collect::<std::io::Result<_>>();
+        let listeners = listeners.context("failed to keep the listening sockets")?;
         let bind = || {
             let (_directory, address) = named(run)?;
             match fs::remove_file(&path) {
@@ -83,7 +95,7 @@ impl Control {
         };
         let socket = bind().with_context(|| format!("failed to listen on {}", path.display()))?;
         let leaving = Leaving { process: std::process::id(), grace_ms: grace.as_millis() as u64 };
-        Ok(Self { socket, path, listener, leaving })
+        Ok(Self { socket, path, listeners, leaving })
     }
 
     /// Waits until another process has asked for this one's place and has the listening socket: this one is to go.
@@ -118,9 +130,9 @@ impl Control {
         let mut answer = serde_json::to_vec(&self.leaving).context("failed to write the answer")?;
         answer.push(b'\n');
         let sending = stream.async_io(Interest::WRITABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LISTENERS))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let descriptors = [self.listener.as_fd()];
+            let descriptors: Vec<_> = self.listeners.iter().map(AsFd::as_fd).collect();
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
             let bytes = [IoSlice::new(&answer)];
             Ok(rustix::net::sendmsg(stream, &bytes, &mut control, SendFlags::NOSIGNAL)?)
@@ -145,8 +157,27 @@ async fn expect(stream: &mut UnixStream, words: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks the process that serves from `run` for its place; blocking. None when none of them listens there.
-pub(super) fn ask(run: &Path) -> anyhow::Result<Option<(Leaving, OwnedFd)>> {
+/// What the process that serves has answered. Dropped, it goes on.
+#[derive(Debug)]
+pub(super) struct Asked {
+    stream: std::os::unix::net::UnixStream,
+    pub(super) leaving: Leaving,
+    /// What it listens on.
+    pub(super) listener: OwnedFd,
+    /// Where it shows its numbers, if it does; earlier versions keep that to themselves.
+    pub(super) watching: Option<OwnedFd>,
+}
+
+impl Asked {
+    /// Tells it to go.
+    pub(super) fn now(&mut self) -> anyhow::Result<()> {
+        std::io::Write::write_all(&mut self.stream, NOW).context("the server that runs does not listen any more")
+    }
+}
+
+/// Asks the process that serves from `run` for its place; blocking. None when none of them listens there. It is still to be told
+/// when, within the time that it waits for words.
+pub(super) fn ask(run: &Path) -> anyhow::Result<Option<Asked>> {
     let connected = named(run).and_then(|(_directory, address)| std::os::unix::net::UnixStream::connect(address));
     let mut stream = match connected {
         Ok(stream) => stream,
@@ -159,23 +190,24 @@ pub(super) fn ask(run: &Path) -> anyhow::Result<Option<(Leaving, OwnedFd)>> {
         stream.set_read_timeout(Some(2 * PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         std::io::Write::write_all(&mut stream, REQUEST)?;
-        let (mut space, mut bytes) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], vec![0; ANSWER]);
+        let (mut space, mut bytes) =
+            ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LISTENERS))], vec![0; ANSWER]);
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received =
             rustix::net::recvmsg(&stream, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
         bytes.truncate(received.bytes);
-        let listener = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        let listeners = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors.collect::<Vec<_>>()),
             _ => None,
         });
-        std::io::Result::Ok((bytes, listener))
+        std::io::Result::Ok((bytes, listeners.unwrap_or_default()))
     };
-    let (bytes, listener) = talk().context("the server that runs did not answer on its control socket")?;
-    let Some(listener) = listener else { bail!("the server that runs did not give its listening socket away") };
+    let (bytes, listeners) = talk().context("the server that runs did not answer on its control socket")?;
+    let mut listeners = listeners.into_iter();
+    let Some(listener) = listeners.next() else { bail!("the server that runs did not give its listening socket away") };
     let leaving =
         serde_json::from_slice(&bytes).context("the server that runs answered in words that are not known")?;
-    std::io::Write::write_all(&mut stream, NOW).context("the server that runs does not listen any more")?;
-    Ok(Some((leaving, listener)))
+    Ok(Some(Asked { stream, leaving, listener, watching: listeners.next() }))
 }
 
 #[cfg(test)]
@@ -190,11 +222,13 @@ mod tests {
         // Longer than a socket's address.
         let run = root.path().join("x".repeat(120));
         fs::create_dir(&run).unwrap();
-        assert_eq!(ask(&run).unwrap().map(|(leaving, _)| leaving), None);
+        assert!(ask(&run).unwrap().is_none());
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let control = Control::open(&run, &listener, Duration::from_secs(10)).unwrap();
+        let watching = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let watched = watching.local_addr().unwrap();
+        let control = Control::open(&run, &listener, Some(&watching), Duration::from_secs(10)).unwrap();
         assert_eq!(fs::metadata(run.join(NAME)).unwrap().permissions().mode() & 0o777, 0o600);
         drop(listener);
         let asking = tokio::task::spawn_blocking(move || {
@@ -205,11 +239,16 @@ mod tests {
             assert_eq!(nonsense.read(&mut [0; 1]).unwrap_or(0), 0);
             // Somebody who asks and has gone when he is answered.
             std::os::unix::net::UnixStream::connect(&name).unwrap().write_all(REQUEST).unwrap();
-            ask(&run).unwrap().unwrap()
+            // Somebody who finds that he cannot serve.
+            drop(ask(&run).unwrap().unwrap());
+            let mut asked = ask(&run).unwrap().unwrap();
+            asked.now().unwrap();
+            asked
         });
         control.asked().await;
         drop(control);
-        let (told, listener) = asking.await.unwrap();
+        let Asked { leaving: told, listener, watching, .. } = asking.await.unwrap();
+        assert_eq!(std::net::TcpListener::from(watching.unwrap()).local_addr().unwrap(), watched);
         assert_eq!(told, Leaving { process: std::process::id(), grace_ms: 10_000 });
         let listener = std::net::TcpListener::from(listener);
         assert_eq!(listener.local_addr().unwrap(), address);

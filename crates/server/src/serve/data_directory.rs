@@ -2,10 +2,10 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::fs::{FlockOperation, flock};
 
 /// The directory, locked until this is dropped. The kernel releases the lock when the process ends, however it ends.
@@ -42,6 +42,14 @@ impl DataDirectory {
             .mode(0o600)
             .open(&file)
             .with_context(|| format!("failed to open {}", file.display()))?;
+        // Whoever started on it first owns what is in it. Root may open all of that, and would leave behind what its owner cannot.
+        let owner = lock.metadata().with_context(|| format!("failed to look at {}", file.display()))?.uid();
+        let user = rustix::process::geteuid().as_raw();
+        ensure!(
+            owner == user,
+            "the data directory {} belongs to user {owner}, and this is user {user}: start the server as its owner",
+            path.display()
+        );
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             // Who holds it is a courtesy; that somebody does is what matters.
@@ -79,5 +87,10 @@ mod tests {
         assert_eq!(holder, std::process::id().to_string());
         drop(first);
         assert!(matches!(claimed(), Claim::Ours(_)));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path.join("lock"), Some(54_321), None).unwrap();
+            let refused = DataDirectory::claim(&path).unwrap_err().to_string();
+            assert!(refused.contains("belongs to user 54321"), "{refused}");
+        }
     }
 }

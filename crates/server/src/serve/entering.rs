@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::control::{self, Leaving};
 use super::data_directory::{Claim, DataDirectory};
+use super::native;
 use crate::config::Settings;
 
 /// Connections that wait to be accepted, at most. Those made during a take-over wait here; the kernel has a bound of its own.
@@ -28,14 +29,23 @@ pub(super) struct Entered {
     pub(super) directory: DataDirectory,
     pub(super) listener: TcpListener,
     pub(super) address: SocketAddr,
+    /// Where numbers and health are shown besides, if they are.
+    pub(super) watching: Option<std::net::TcpListener>,
+}
+
+/// Where a process listens, before it serves there.
+#[derive(Debug)]
+struct Sockets {
+    main: TcpListener,
+    watching: Option<std::net::TcpListener>,
 }
 
 /// Takes the data directory and the address, or fails.
 pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Result<Entered> {
     let path = &settings.data_directory;
-    let (directory, given) = match claim(path).await? {
+    let (directory, sockets) = match claim(path).await? {
         // Before the parts start anything: an address that is taken is found out first, and connections made meanwhile wait.
-        Claim::Ours(directory) => (directory, None),
+        Claim::Ours(directory) => (directory, Sockets::open(settings, None, None)?),
         Claim::Held(holder) if !take_over => bail!(
             "another server (process {holder}) uses the data directory {}; `stead serve --take-over` takes its place",
             path.display()
@@ -45,12 +55,8 @@ pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Resul
             succeed(settings, &holder).await?
         }
     };
-    let listener = match given {
-        Some(listener) => given_listener(settings, listener)?,
-        None => bind(settings.server.listen)?,
-    };
-    let address = listener.local_addr().context("failed to read the address listened on")?;
-    Ok(Entered { directory, listener, address })
+    let address = sockets.main.local_addr().context("failed to read the address listened on")?;
+    Ok(Entered { directory, listener: sockets.main, address, watching: sockets.watching })
 }
 
 /// Claims the data directory. The lock of a process that was just killed is held for a moment longer by a child that it was about to
@@ -77,20 +83,27 @@ fn is_gone(holder: &str) -> bool {
 
 /// Finds out what would keep this process from serving, while the other one still does.
 async fn check(settings: &Settings) -> anyhow::Result<()> {
-    let runtime = &settings.runtime_path;
-    ensure!(runtime.is_file(), "the runtime program {} is not there", runtime.display());
+    let own = settings.clone();
+    let checking = tokio::task::spawn_blocking(move || native::check(&own));
+    checking.await.context("the task that looks at the machine failed")??;
     let url = &settings.database.url;
     stead_store::check(url).await.with_context(|| format!("failed to open the database {url:?}"))
 }
 
 /// Asks the process that serves to go, and waits until it has let go of the lock. It is never ended by force: what it still does
 /// nobody but its operator can judge.
-async fn succeed(settings: &Settings, holder: &str) -> anyhow::Result<(DataDirectory, Option<OwnedFd>)> {
+async fn succeed(settings: &Settings, holder: &str) -> anyhow::Result<(DataDirectory, Sockets)> {
     let path = &settings.data_directory;
     let run = path.join("run");
     let asking = tokio::task::spawn_blocking(move || control::ask(&run));
-    let (leaving, given) = match asking.await.context("the task that asks the other server failed")?? {
-        Some((leaving, listener)) => (leaving, Some(listener)),
+    let (leaving, sockets) = match asking.await.context("the task that asks the other server failed")?? {
+        Some(mut asked) => {
+            let given = (Some(asked.listener.try_clone()?), asked.watching.take());
+            // The last that may go wrong: from here on there is no way back.
+            let sockets = Sockets::open(settings, given.0, given.1)?;
+            asked.now()?;
+            (asked.leaving, Some(sockets))
+        }
         // It is starting or ending. The latter is all that is wanted of it.
         None => (Leaving { process: 0, grace_ms: settings.server.shutdown_grace.as_millis() as u64 }, None),
     };
@@ -102,9 +115,13 @@ async fn succeed(settings: &Settings, holder: &str) -> anyhow::Result<(DataDirec
         if let Claim::Ours(directory) = DataDirectory::claim(path)? {
             let waited_ms = began.elapsed().as_millis() as u64;
             tracing::info!(waited_ms, "the other server has gone");
-            return Ok((directory, given));
+            let sockets = match sockets {
+                Some(sockets) => sockets,
+                None => Sockets::open(settings, None, None)?,
+            };
+            return Ok((directory, sockets));
         }
-        let asked = if given.is_some() { "was asked to go and" } else { "does not answer on its control socket and" };
+        let asked = if sockets.is_some() { "was asked to go and" } else { "does not answer on its control socket and" };
         if began.elapsed() > patience {
             bail!(
                 "the other server (process {process}) {asked} still uses the data directory {} after {patience:?}; \
@@ -116,27 +133,35 @@ async fn succeed(settings: &Settings, holder: &str) -> anyhow::Result<(DataDirec
     }
 }
 
-/// The socket that another process listened on, if it is where this one shall listen; else one of its own.
-fn given_listener(settings: &Settings, given: OwnedFd) -> anyhow::Result<TcpListener> {
-    let given = std::net::TcpListener::from(given);
-    let address = given.local_addr().context("failed to read the address listened on")?;
-    let wanted = settings.server.listen;
-    if wanted == address || (wanted.port() == 0 && wanted.ip() == address.ip()) {
-        given.set_nonblocking(true).context("failed to prepare the listening socket")?;
-        return TcpListener::from_std(given).context("failed to prepare the listening socket");
+impl Sockets {
+    /// What another process gave where that is where this one shall listen, else sockets of its own.
+    fn open(settings: &Settings, given: Option<OwnedFd>, watching: Option<OwnedFd>) -> anyhow::Result<Self> {
+        let main = open(settings.server.listen, given, "server.listen")?;
+        let watching = settings.server.metrics_listen.map(|address| open(address, watching, "server.metrics_listen"));
+        let main = TcpListener::from_std(main).context("failed to prepare the listening socket")?;
+        Ok(Self { main, watching: watching.transpose()? })
     }
-    tracing::warn!(server.address = %wanted, "the other server listened on {address}, where nobody answers from now on");
-    bind(wanted)
 }
 
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+fn open(address: SocketAddr, given: Option<OwnedFd>, option: &str) -> anyhow::Result<std::net::TcpListener> {
+    let Some(given) = given.map(std::net::TcpListener::from) else { return bind(address, option) };
+    let there = given.local_addr().context("failed to read the address listened on")?;
+    if address == there || (address.port() == 0 && address.ip() == there.ip()) {
+        given.set_nonblocking(true).context("failed to prepare the listening socket")?;
+        return Ok(given);
+    }
+    tracing::warn!(server.address = %address, "the other server listened on {there}, where nobody answers from now on");
+    bind(address, option)
+}
+
+fn bind(address: SocketAddr, option: &str) -> anyhow::Result<std::net::TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(WAITING)
+        socket.listen(WAITING)?.into_std()
     };
-    listen().with_context(|| format!("failed to listen on {address}"))
+    listen().with_context(|| format!("failed to listen on {address}, which `{option}` names"))
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 
 mod json;
 
+use anyhow::ensure;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
@@ -34,7 +35,7 @@ pub(super) fn start(settings: &Settings) -> Result<Logging, Failure> {
         LogFormat::Text => lines.with_ansi(crate::console::colour()).with_target(false).boxed(),
         LogFormat::Json => lines.fmt_fields(json::Fields).event_format(json::Line).boxed(),
     };
-    let filter = filter(&log.level).map_err(|error| Failure::new(format!("log.level: {error}")))?;
+    let filter = filter(&log.level).map_err(|error| Failure::new(format!("log.level: {error:#}")))?;
     let layers = registry().with(lines.with_filter(filter)).with(use_cases::layer());
     #[cfg(feature = "otlp")]
     if let Some(endpoint) = &settings.otlp_endpoint {
@@ -47,7 +48,21 @@ pub(super) fn start(settings: &Settings) -> Result<Logging, Failure> {
 }
 
 /// Which lines there are: a level alone is that of this program's own crates.
-fn filter(level: &str) -> Result<Targets, ParseError> {
+fn filter(level: &str) -> anyhow::Result<Targets> {
+    // A lone word that is no level would be taken for a module, of which everything is shown, and nothing of any other.
+    for directive in level.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+        let sound = match directive.split_once('=') {
+            Some((module, level)) => {
+                let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_:".contains(&byte);
+                !module.is_empty() && module.bytes().all(of_name) && level.parse::<LevelFilter>().is_ok()
+            }
+            None => directive.parse::<LevelFilter>().is_ok(),
+        };
+        ensure!(
+            sound,
+            "`{directive}` is neither a level (off, error, warn, info, debug, trace) nor MODULE=LEVEL, separated by commas"
+        );
+    }
     let wanted: Targets = level.parse()?;
     let Some(level) = wanted.default_level() else { return Ok(wanted) };
     let named = wanted.iter().any(|(target, _)| target == OWN);
@@ -62,6 +77,14 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_level_is_refused_and_silences_nothing() {
+        for wrong in ["warning", "loud", "info;debug", "info,loud", "info,stead_engine=loud", "=debug", "a b=debug"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+        assert!(filter("WARN").unwrap().would_enable("stead_engine", &Level::WARN));
+    }
 
     #[test]
     fn a_level_is_for_our_own_crates_and_directives_are_for_whom_they_name() {

@@ -46,7 +46,7 @@ use control::Control;
 use entering::Entered;
 use leaving::{Ending, Signals};
 use listen::Listening;
-pub(crate) use native::left_over;
+pub(crate) use native::{check_runtime, left_over};
 use wiring::Parts;
 pub(crate) use wiring::{python_candidates, uv_candidates};
 

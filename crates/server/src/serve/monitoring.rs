@@ -3,7 +3,6 @@
 //! Health is for anybody. The numbers of all workspaces are for operators: on the main address a key with the verb `operator` is
 //! asked for, on the separate one of `server.metrics_listen` nothing.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,9 +97,14 @@ impl Monitoring {
 }
 
 /// Serves the separate address, if there is one, for as long as what is returned is kept.
-pub(super) async fn listen(monitoring: Monitoring, address: Option<SocketAddr>) -> anyhow::Result<Option<DropGuard>> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
+pub(super) fn listen(
+    monitoring: Monitoring,
+    listener: Option<&std::net::TcpListener>,
+) -> anyhow::Result<Option<DropGuard>> {
+    let Some(listener) = listener else { return Ok(None) };
+    // A copy: the caller keeps the socket for a successor.
+    let listener =
+        listener.try_clone().and_then(TcpListener::from_std).context("failed to prepare a listening socket")?;
     let address = listener.local_addr().context("failed to read the address listened on")?;
     tracing::info!(server.metrics_address = %address, "numbers and health are served at http://{address}");
     let stopping = CancellationToken::new();

@@ -10,12 +10,33 @@ use stead_provider_native::{Leftover, NativeConfig, NativeProvider, RuntimeProgr
 use super::node;
 use crate::config::Settings;
 
+/// What an operator does about a provider that cannot be opened.
+const UNUSABLE: &str = "failed to open the native provider; `stead doctor` says what is missing";
+
 /// Opens the provider; blocking.
 pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProvider> {
-    let data = &settings.data_directory;
+    NativeProvider::open(config(settings, node)?, Arc::new(Dialer::system(Vec::new()))).context(UNUSABLE)
+}
+
+/// Finds out what would keep the provider from being opened, while another process may still serve; blocking.
+pub(super) fn check(settings: &Settings) -> anyhow::Result<()> {
+    let node = node::known(&settings.data_directory).context("failed to read the name of this machine")?;
+    NativeProvider::check(&config(settings, &node.unwrap_or_default())?).context(UNUSABLE)
+}
+
+/// Why a program cannot be the runtime; blocking.
+pub(crate) fn check_runtime(settings: &Settings) -> anyhow::Result<()> {
+    Ok(runtime(settings)?.check()?)
+}
+
+fn runtime(settings: &Settings) -> anyhow::Result<RuntimeProgram> {
     let sha256 = if settings.runtime_chosen { None } else { built_with()? };
-    let runtime = RuntimeProgram::File { path: settings.runtime_path.clone(), sha256 };
-    let mut config = NativeConfig::new(data, data.join("run"), runtime);
+    Ok(RuntimeProgram::File { path: settings.runtime_path.clone(), sha256 })
+}
+
+fn config(settings: &Settings, node: &str) -> anyhow::Result<NativeConfig> {
+    let data = &settings.data_directory;
+    let mut config = NativeConfig::new(data, data.join("run"), runtime(settings)?);
     config.uid_base = settings.native.uid_base;
     config.slots = settings.native.slots;
     config.workspace_slots = settings.native.workspace_slots;
@@ -30,8 +51,7 @@ pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProv
     config.session_ports = settings.sessions.ports.rule(&config.session_ports);
     config.registry_hosts = settings.builds.registry_hosts.iter().cloned().collect();
     config.ca_bundle.clone_from(&settings.native.ca_bundle);
-    NativeProvider::open(config, Arc::new(Dialer::system(Vec::new())))
-        .context("failed to open the native provider; `stead doctor` says what is missing")
+    Ok(config)
 }
 
 /// Everything of a data directory on this machine. Blocking; makes nothing.
@@ -39,8 +59,7 @@ pub(crate) fn left_over(settings: &Settings) -> std::io::Result<Vec<Leftover>> {
     let data = &settings.data_directory;
     match node::known(data)? {
         Some(node) => leftovers(data, &data.join("run"), &cgroup_prefix(&node), settings.native.slots),
-        // No server was ever started there.
-        None => Ok(Vec::new()),
+        None => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "no server was ever started on it")),
     }
 }
 

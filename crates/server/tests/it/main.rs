@@ -45,6 +45,7 @@ mod schemathesis;
 mod server;
 mod serving;
 mod shares;
+mod successor;
 mod tasks;
 mod tenants;
 mod toolchain;

@@ -45,11 +45,35 @@ pub(crate) fn remembered(data: &Path) -> io::Result<Option<u32>> {
 
 /// Finds out whose ids this service has, and notes it. `environments` is there, and nothing of this service runs yet. Blocking.
 pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
-    let data = config.data.canonicalize().map_err(failed("find the data directory", &config.data))?;
-    let said = Place::read(&data).map_err(failed("read where a data directory was", &data))?;
+    let data = real(config)?;
+    let Some((registry, base)) = decide(config, &data)? else {
+        say(&data, &config.node, None)?;
+        return Ok(Users::Own);
+    };
+    registry
+        .note(&Note::new(&range_of(base, config.slots), &data, &config.node))
+        .map_err(failed("note user ids", &config.ranges))?;
+    // Said before the lock goes: a note counts only if its place says the same.
+    say(&data, &config.node, Some(base))?;
+    drop(registry);
+    Ok(Users::Ranges { base })
+}
+
+/// Finds out whether [`claim`] would find ids, and notes nothing. Blocking.
+pub(crate) fn check(config: &NativeConfig) -> Result<(), ProviderError> {
+    decide(config, &real(config)?).map(drop)
+}
+
+fn real(config: &NativeConfig) -> Result<PathBuf, ProviderError> {
+    config.data.canonicalize().map_err(failed("find the data directory", &config.data))
+}
+
+/// The first id of slot 0, with the notes, which stay locked until it is noted. None where all sandboxes have the service's id.
+fn decide(config: &NativeConfig, data: &Path) -> Result<Option<(Registry, u32)>, ProviderError> {
+    let said = Place::read(data).map_err(failed("read where a data directory was", data))?;
     if let Some(said) = &said
         && said.node == config.node
-        && is_copy_of(&data, said)
+        && is_copy_of(data, said)
     {
         let message = format!(
             "{} is a copy of {}, which is still there: both would use the same names and user ids. Remove the copy, or give it \
@@ -59,24 +83,16 @@ pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
         );
         return Err(ProviderError::permanent("data_directory_copied", message));
     }
-    let users = if rustix::process::geteuid().is_root() {
-        let remembered = said.as_ref().and_then(|said| said.uid_base);
-        let leases = data.join("environments/slots");
-        let in_use = Slots::any(&leases).map_err(failed("list the slots", &leases))?;
-        let registry =
-            Registry::open(&config.ranges, &data).map_err(failed("open the notes of user ids", &config.ranges))?;
-        let base = choose(config, &registry, remembered, in_use)?;
-        registry
-            .note(&Note::new(&range_of(base, config.slots), &data, &config.node))
-            .map_err(failed("note user ids", &config.ranges))?;
-        // Said before the lock goes: a note counts only if its place says the same.
-        say(&data, &config.node, Some(base))?;
-        Users::Ranges { base }
-    } else {
-        say(&data, &config.node, None)?;
-        Users::Own
-    };
-    Ok(users)
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let remembered = said.as_ref().and_then(|said| said.uid_base);
+    let leases = data.join("environments/slots");
+    let in_use = Slots::any(&leases).map_err(failed("list the slots", &leases))?;
+    let registry =
+        Registry::open(&config.ranges, data).map_err(failed("open the notes of user ids", &config.ranges))?;
+    let base = choose(config, &registry, remembered, in_use)?;
+    Ok(Some((registry, base)))
 }
 
 fn say(data: &Path, node: &str, uid_base: Option<u32>) -> Result<(), ProviderError> {
@@ -125,7 +141,7 @@ fn choose(
     if config.uid_base.is_none() && !in_use {
         return find(config, registry);
     }
-    Err(taken(&wanted, &holder.data))
+    Err(taken(config, &wanted, &holder.data))
 }
 
 fn find(config: &NativeConfig, registry: &Registry) -> Result<u32, ProviderError> {
@@ -139,9 +155,16 @@ fn find(config: &NativeConfig, registry: &Registry) -> Result<u32, ProviderError
     })
 }
 
-fn taken(wanted: &Range<u32>, holder: &Path) -> ProviderError {
+fn taken(config: &NativeConfig, wanted: &Range<u32>, holder: &Path) -> ProviderError {
+    let remedy = match config.uid_base {
+        Some(_) => "leave `native.uid_base` unset, or choose others",
+        // Files are there that have them.
+        None => {
+            "the environments of this one have them too, so one of the two must be moved to another machine or be removed"
+        }
+    };
     let message = format!(
-        "the user ids {} to {} belong to the service whose data directory is {}; leave `native.uid_base` unset, or choose others",
+        "the user ids {} to {} belong to the service whose data directory is {}; {remedy}",
         wanted.start,
         wanted.end - 1,
         holder.display()

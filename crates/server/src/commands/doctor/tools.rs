@@ -7,17 +7,20 @@ use stead_projects::toolchain::{BASH, NODE, NPM, PYTHON};
 
 use super::{Finding, Standing};
 use crate::config::Settings;
-use crate::serve::{python_candidates, uv_candidates};
+use crate::serve::{check_runtime, python_candidates, uv_candidates};
 
 /// What becomes process 1 of each environment.
 pub(super) fn runtime(settings: &Settings) -> Finding {
     let path = settings.runtime_path.display();
     let name = "runtime program";
-    match rustix::fs::access(&settings.runtime_path, rustix::fs::Access::EXEC_OK) {
-        Ok(()) => Finding::good(name, format!("{path} can be executed")),
+    let usable = rustix::fs::access(&settings.runtime_path, rustix::fs::Access::EXEC_OK)
+        .map_err(|error| anyhow::anyhow!("it cannot be executed: {error}"))
+        .and_then(|()| check_runtime(settings));
+    match usable {
+        Ok(()) => Finding::good(name, format!("{path} is one that can be executed")),
         Err(error) => {
             let fix = "build it with `cargo build -p stead-runtime`, and put it beside `stead` or set runtime.path";
-            Finding::missing(name, true, format!("{path} cannot be executed: {error}"), Some(fix.to_owned()))
+            Finding::missing(name, true, format!("{path} cannot be used: {error:#}"), Some(fix.to_owned()))
         }
     }
 }
