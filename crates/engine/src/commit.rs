@@ -18,7 +18,23 @@ const ATTEMPTS: u32 = 30;
 
 /// The store does not answer.
 pub(crate) fn store_failed(error: StoreError) -> Error {
-    Error::new(Code::BackendUnavailable, "the server's store does not answer").because(error)
+    let full = has_no_room(&error);
+    let message =
+        if full { "the server's store has no room left on the disk" } else { "the server's store does not answer" };
+    Error::new(Code::BackendUnavailable, message).because(error)
+}
+
+/// Whether a disk is full, as the databases and the kernel say it.
+fn has_no_room(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let said = error.to_string();
+        if ["disk is full", "No space left on device"].iter().any(|words| said.contains(words)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// Whether the store did not answer, so that the same may be tried again later. Of a commit nobody knows then whether it happened.
@@ -55,7 +71,13 @@ pub(crate) fn blobs_failed(error: BlobError) -> Error {
         let message = "the file's contents are damaged or lost on the server; uploading the file again repairs it";
         return Error::new(Code::ContentsDamaged, message).because(error);
     }
-    Error::new(Code::BackendUnavailable, "the server's file store does not answer").because(error)
+    let full = has_no_room(&error);
+    let message = if full {
+        "the server's file store has no room left on the disk"
+    } else {
+        "the server's file store does not answer"
+    };
+    Error::new(Code::BackendUnavailable, message).because(error)
 }
 
 impl Engine {

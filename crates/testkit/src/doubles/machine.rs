@@ -28,6 +28,8 @@ struct State {
     places: Option<usize>,
     /// Whether a start finds running environments and takes them over.
     adopts: bool,
+    /// Whether processes survive what should end them, until their environment is stopped.
+    unruly: bool,
     /// The scripts that were run, in order, with what they were named.
     runs: Vec<(String, String)>,
 }
@@ -101,6 +103,11 @@ impl Machine {
     pub fn lose_connections(&self) {
         let state = self.lock();
         state.environments.values().flat_map(|place| place.scripts.values()).for_each(|script| script.lose());
+    }
+
+    /// Whether processes survive what should end them, until their environment is stopped.
+    pub fn set_unruly(&self, unruly: bool) {
+        self.lock().unruly = unruly;
     }
 
     /// How many environments may run at once.
@@ -331,9 +338,14 @@ impl Runtime for Inside {
     }
 
     fn kill_all(&self) -> PortFuture<'_, Result<(), RuntimeError>> {
-        soon(self.with(|place, _| {
+        let ended = self.with(|place, _| {
             place.scripts.drain().for_each(|(_, script)| script.kill());
             Ok(())
+        });
+        let unruly = self.machine.lock().unruly;
+        soon(ended.and_then(|()| match unruly {
+            true => Err(RuntimeError::Refused("1 processes do not end".to_owned())),
+            false => Ok(()),
         }))
     }
 }
