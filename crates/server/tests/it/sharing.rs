@@ -68,7 +68,7 @@ fn tasks_are_not_hit_by_stops_of_what_is_idle() {
                     assert!(!text(&response["id"]).is_empty());
                     // The sweep looks when something asks for it; a deletion does.
                     if number % 3 == 2 {
-                        let session = text(&response["session_id"]).to_owned();
+                        let session = text(&response["metadata"]["session_id"]).to_owned();
                         api.send("DELETE", &format!("/v1/sessions/{session}"), &[], b"").ok();
                     } else {
                         previous = Some(response);
