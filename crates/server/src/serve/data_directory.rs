@@ -73,6 +73,21 @@ impl DataDirectory {
     }
 }
 
+/// Less than this is no room.
+const ROOM: u64 = 64 << 10;
+
+/// Says of an error that the disk beneath the data directory is full, if it is: what fails first may be anything.
+pub(super) fn say_if_full(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    let is_full = rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM);
+    if !is_full {
+        return error;
+    }
+    error.context(format!(
+        "no room is left on the disk of the data directory {}; make some and start again",
+        path.display()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,17 @@
-//! A file whose bytes were damaged on the server's disk while the server runs.
+//! The server's disk: a file whose bytes were damaged while the server runs, and no room.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::json;
 
 use crate::api::{Api, Framing};
+use crate::objects::said;
+use crate::observing::plain;
+use crate::program::needs_root;
 use crate::server::TestServer;
 
 /// The files below a directory.
@@ -41,4 +46,83 @@ fn damaged_contents_are_said_to_be_damaged_until_they_are_uploaded_again() {
     assert_eq!(ask("PUT", &bytes).status, 200);
     assert_eq!(ask("GET", b"").status, 200);
     assert_eq!(fs::read(&kept).unwrap(), bytes);
+}
+
+/// A small file system at a path until this is dropped.
+struct Disk<'a>(&'a Path);
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// Leaves no room at all.
+fn fill(data: &Path) -> PathBuf {
+    let path = data.join("filler");
+    let mut file = fs::File::create(&path).unwrap();
+    for size in [1 << 16, 1 << 12] {
+        while file.write_all(&vec![7; size]).is_ok() {}
+    }
+    path
+}
+
+#[test]
+fn a_full_disk_is_said_in_every_answer_and_at_the_start_and_costs_nothing_that_was_kept() {
+    needs_root!();
+    let settings = [("native.disk_reserve", "4KiB"), ("sessions.network", "disabled")];
+    let mut server = TestServer::start_prepared(&settings, |data| {
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m,mode=755", "stead-small"]).arg(data).status();
+        assert!(mounted.unwrap().success(), "a small file system cannot be mounted");
+    });
+    let data = server.data().to_owned();
+    let _disk = Disk(&data);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let project = api.environment("kept", &[("a.txt", "kept\n")]);
+    let first = api.run(&harness, "echo kept > b.txt");
+
+    let filler = fill(&data);
+    let json = [("Content-Type", "application/json")];
+    let large = vec![b'x'; 300_000];
+    let file = format!("/v1/environments/{project}/files/large.bin");
+    let task = json!({"input": "echo x", "metadata": {"harness_id": harness}}).to_string();
+    // Often enough that what room the database had of its own is used up.
+    let agent = json!({"name": "n", "base": "shell", "instructions": "x".repeat(10_000)}).to_string();
+    let mut refusals =
+        vec![api.send("PUT", &file, &[], &large), api.send("POST", "/v1/responses", &json, task.as_bytes())];
+    for _ in 0..400 {
+        let answer = api.send("POST", "/v1/harnesses", &json, agent.as_bytes());
+        if answer.status != 200 {
+            refusals.push(answer);
+            break;
+        }
+    }
+    assert!(refusals.len() == 3, "the database found room for everything");
+    for refusal in &refusals {
+        let error = &refusal.json()["error"];
+        assert_eq!((refusal.status, refusal.header("retry-after")), (503, Some("1")), "{error}");
+        assert_eq!(
+            (&error["type"], &error["code"]),
+            (&json!("server_error"), &json!("environment_unavailable")),
+            "{error}"
+        );
+    }
+    // What is there can be read.
+    assert_eq!(api.get(&format!("/v1/environments/{project}/files/a.txt")).body, b"kept\n");
+    let (status, body) = plain(server.url().trim_start_matches("http://"), "/readyz");
+    assert!(status == 503 && body.contains("\"data_directory\":\"no file can be written\""), "{status} {body}");
+
+    server.kill();
+    let tried = server.tried(&[]);
+    let why = format!("error: no room is left on the disk of the data directory {}; make some", data.display());
+    assert!(tried.status == 1 && tried.stderr.contains(&why), "{} {}", tried.status, tried.stderr);
+
+    fs::remove_file(filler).unwrap();
+    server.start_again();
+    assert_eq!(said(&api.go_on(&first, "cat b.txt")), "kept\n");
+    assert_eq!(api.send("PUT", &file, &[], &large).status, 200);
+    api.delete_sessions();
+    server.terminate();
 }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use stead_testkit::database::{hold, on_postgres};
 
 use crate::api::Api;
-use crate::objects::{eventually, text};
+use crate::objects::{eventually, text, wait_for_file};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -283,7 +284,7 @@ fn open_address(server: &TestServer) -> String {
 }
 
 /// A request as a probe makes it, under a name of its own: status and body.
-fn plain(address: &str, path: &str) -> (u16, String) {
+pub(crate) fn plain(address: &str, path: &str) -> (u16, String) {
     let mut connection = TcpStream::connect(address).unwrap();
     write!(connection, "GET {path} HTTP/1.1\r\nHost: pod.cluster.example\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -302,23 +303,8 @@ fn readiness_follows_the_store() {
     let report: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &report["status"], &report["checks"]["store"]), (200, &json!("ready"), &json!("ok")));
 
-    let database = server.data().join("stead.db");
-    if !database.exists() {
-        // Another database has other locks.
-        return;
-    }
     // Somebody else writes and does not end.
-    let script = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\nsys.stdin.read()";
-    let mut holder = Command::new("python3")
-        .arg("-c")
-        .arg(script)
-        .arg(&database)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = [0; 4];
-    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let held = hold(server.database(), if on_postgres() { "BEGIN; LOCK TABLE workspaces" } else { "BEGIN IMMEDIATE" });
     let (_, body) = eventually("a server that is not ready", || {
         let answer = plain(&address, "/readyz");
         if answer.0 == 503 { Ok(answer) } else { Err(answer.1) }
@@ -327,10 +313,37 @@ fn readiness_follows_the_store() {
     assert_eq!(report["checks"]["store"], "the database does not answer in time", "{report}");
     assert_eq!((&report["checks"]["provider"], &report["checks"]["data_directory"]), (&json!("ok"), &json!("ok")));
     assert_eq!(plain(&address, "/healthz").0, 200, "it lives all the same");
-    drop(holder.stdin.take());
-    holder.wait().unwrap();
+    drop(held);
     eventually("a server that is ready again", || {
         let answer = plain(&address, "/readyz");
         if answer.0 == 200 { Ok(()) } else { Err(answer.1) }
     });
+}
+
+#[test]
+fn a_server_that_stops_is_not_ready_and_lives() {
+    needs_root!();
+    let mut server = TestServer::start(&[("server.metrics_listen", "127.0.0.1:0"), ("server.shutdown_grace", "20s")]);
+    let (api, watched) = (Api::of(&server), open_address(&server));
+    assert_eq!(plain(&watched, "/readyz").0, 200);
+    let body = json!({"input": "touch begun; sleep 300", "metadata": {"harness_id": api.harness()}}).to_string();
+    let waiting = std::thread::spawn(move || {
+        let headers = [("Content-Type", "application/json")];
+        api.try_send("POST", "/v1/responses", &headers, body.as_bytes())
+    });
+    wait_for_file(&server, "begun");
+    server.signal(Signal::TERM);
+    let report = eventually("a server that says that it stops", || {
+        let (status, body) = plain(&watched, "/readyz");
+        if status == 503 { Ok(body) } else { Err(body) }
+    });
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["status"], &report["checks"]["draining"]), (&json!("not_ready"), &json!("the server stops")));
+    assert_eq!((&report["checks"]["recovery"], &report["checks"]["store"]), (&json!("ok"), &json!("ok")));
+    let (status, numbers) = plain(&watched, "/metrics");
+    assert!(status == 200 && numbers.contains("\nstead_ready 0\n"), "{status} {numbers}");
+    assert_eq!(plain(&watched, "/healthz").0, 200, "who restarts it now interrupts what it finishes");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait_for_end().0, Some(0));
+    let _ = waiting.join().unwrap();
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use stead_store::DatabaseUrl;
 use stead_testkit::TestDatabase;
 use stead_testkit::database::{chosen, on_postgres};
 
@@ -128,6 +129,17 @@ impl TestServer {
         let log = Arc::new(Mutex::new(String::new()));
         let (process, url) = spawn(data.path(), &settings, user, &[], &log);
         Self { data, database, uids, user, settings, process, url, log }
+    }
+
+    /// Where its rows are.
+    pub(crate) fn database(&self) -> DatabaseUrl {
+        let set = self.settings.iter().rev().find(|(key, _)| key == "database.url").map(|(_, url)| url.clone());
+        set.unwrap_or_else(|| format!("sqlite://{}/stead.db", self.data().display())).parse().unwrap()
+    }
+
+    /// Does something to its rows that no request can.
+    pub(crate) fn sql(&self, sql: &'static str) {
+        wait_for(stead_testkit::database::run(self.database(), sql));
     }
 
     /// Where it answers.

@@ -215,3 +215,28 @@ fn a_take_over_that_cannot_succeed_leaves_the_server_as_it_is() {
         assert_eq!(server.ran(&["session", "list"]).status, 0);
     }
 }
+
+#[test]
+fn the_database_of_a_newer_server_is_refused_and_left_as_it_is() {
+    needs_root!();
+    let mut server = TestServer::start(&[]);
+    let why = "the database has schema 9000, but this server knows";
+    let what_to_do = "run the server that wrote it, or a newer one";
+    server.sql(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         SELECT 9000, 'later', success, checksum, 0 FROM _sqlx_migrations WHERE version = 1",
+    );
+    let refused = |server: &TestServer, arguments: &[&str]| {
+        let tried = server.tried(arguments);
+        let said = tried.status == 1 && tried.stderr.contains(why) && tried.stderr.contains(what_to_do);
+        assert!(said, "{arguments:?}: {} {}", tried.status, tried.stderr);
+    };
+    // The server that runs is not asked to go for one that could not start.
+    refused(&server, &["--take-over"]);
+    assert_eq!(server.ran(&["session", "list"]).status, 0);
+    server.terminate();
+    refused(&server, &[]);
+    server.sql("DELETE FROM _sqlx_migrations WHERE version = 9000");
+    server.start_again();
+    assert_eq!(server.ran(&["session", "list"]).status, 0);
+}
