@@ -74,7 +74,7 @@ pub(crate) struct ConfigurationArgs {
     /// The configuration file [default: stead.toml in the data directory, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The data directory
+    /// The data directory [default: /var/lib/stead for root, else ~/.local/share/stead]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
 }
@@ -132,9 +132,10 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::io("start the server", &error))?;
+    let data = settings.data_directory.clone();
     let served = runtime.block_on(Box::pin(run(settings, arguments.take_over)));
     runtime.shutdown_timeout(Duration::from_secs(2));
-    served.map_err(|error| {
+    served.map_err(|error| data_directory::say_if_full(error, &data)).map_err(|error| {
         tracing::debug!(error = ?error, "the server ended with an error");
         Failure::new(format!("{error:#}"))
     })
