@@ -88,10 +88,11 @@ pub struct AuditFilter {
     pub until: Option<Timestamp>,
 }
 
-/// What of an id is the same whatever prefix a face has for it, without what follows a `/`, and that.
+/// What of an id is the same whatever prefix a face has for it, and what follows a `/`.
 fn bare(id: &str) -> (&str, Option<&str>) {
     let (id, part) = id.split_once('/').map_or((id, None), |(id, part)| (id, Some(part)));
-    (id.rsplit(['_', '-']).next().unwrap_or(id), part)
+    let same = |part: &&str| part.len() == 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (id.split(['_', '-']).find(same).unwrap_or(id), part)
 }
 
 impl AuditTarget {
@@ -217,13 +218,16 @@ mod tests {
             format!("resp_{}", hex(3)),
             format!("turn_{}", hex(3)),
             hex(3),
+            format!("msg_{}_1", hex(3)),
             format!("file-{}", hex(4)),
             format!("henv_{}", hex(5)),
             format!("henv_{}/12", hex(5)),
         ] {
             assert!(target(id.clone()), "{id}");
         }
-        for id in [format!("resp_{}", hex(6)), format!("henv_{}/1", hex(5)), format!("resp_{}/12", hex(3)), String::new()] {
+        for id in
+            [format!("resp_{}", hex(6)), format!("henv_{}/1", hex(5)), format!("resp_{}/12", hex(3)), String::new()]
+        {
             assert!(!target(id.clone()), "{id}");
         }
         let fits = |change: fn(&mut AuditFilter)| {
