@@ -164,6 +164,41 @@ pub(crate) fn instant(seconds: Option<i64>) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
+/// The moment that a text names, in seconds since 1970: a date, or one with a time of day, as [`instant`] writes it or with a `T`.
+/// All of it is UTC.
+pub(crate) fn seconds_of(text: &str) -> Option<i64> {
+    let number = |text: &str, digits: usize, most: i64| -> Option<i64> {
+        let plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|number| plain && *number <= most)
+    };
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let (date, time) = text.split_once(['T', ' ']).map_or((text, None), |(date, time)| (date, Some(time)));
+    let mut parts = date.splitn(3, '-');
+    let (year, month) = (number(parts.next()?, 4, 9999)?, number(parts.next()?, 2, 12)?);
+    let day = number(parts.next()?, 2, 31)?;
+    // The day that has this date, if there is one: years begin in March, as below.
+    let (shifted_year, shifted_month) = (year - i64::from(month <= 2), (month + 9) % 12);
+    let days = shifted_year * 365 + shifted_year.div_euclid(4) - shifted_year.div_euclid(100)
+        + shifted_year.div_euclid(400)
+        + (153 * shifted_month + 2) / 5
+        + day
+        - 1
+        - 719_468;
+    if civil(days) != (year, month, day) {
+        return None;
+    }
+    let of_day = match time {
+        None => 0,
+        Some(time) => {
+            let mut parts = time.splitn(3, ':');
+            let (hour, minute) = (number(parts.next()?, 2, 23)?, number(parts.next()?, 2, 59)?);
+            let second = parts.next().map_or(Some(0), |text| number(text, 2, 59))?;
+            hour * 3600 + minute * 60 + second
+        }
+    };
+    Some(days * 86_400 + of_day)
+}
+
 /// The Gregorian date of a day counted from 1970-01-01. Years begin in March, so that the leap day is a year's last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
@@ -189,6 +224,18 @@ mod tests {
     fn tables_align_and_steer_no_terminal() {
         let rows = vec![vec!["a".to_owned(), "x\u{1b}[2J".to_owned()], vec!["long".to_owned(), String::new()]];
         assert_eq!(table(&["ID", "NAME"], &rows), "ID    NAME\na     x\u{fffd}[2J\nlong\n");
+    }
+
+    #[test]
+    fn moments_are_read_as_they_are_written() {
+        for seconds in [0, 951_782_399, 951_782_400, 1_796_026_500, 4_107_542_400] {
+            assert_eq!(seconds_of(&instant(Some(seconds))), Some(seconds));
+        }
+        assert_eq!(seconds_of("2024-02-29"), Some(1_709_164_800));
+        assert_eq!(seconds_of("2024-02-29T01:02"), Some(1_709_164_800 + 3720));
+        for wrong in ["", "2023-02-29", "2024-13-01", "2024-1-1", "2024-01-01T24:00", "2024-01-01T+1:00", "90", "2h"] {
+            assert_eq!(seconds_of(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn every_route_that_changes_something_leaves_one_entry() {
     walk.changes(("POST", "/stead/v1/projects/{project}/build"), &[&project], &none, build(2));
     api.ended_build(&project, 2);
     let activate = "/v1/environments/{environment_id}/versions/{version}/activate";
-    walk.changes(("POST", activate), &[&project, "1"], &none, &here);
+    walk.changes(("POST", activate), &[&project, "1"], &none, of("version", &format!("{project}/1")));
     walk.changes(("DELETE", "/stead/v1/projects/{project}/versions/{number}"), &[&project, "2"], &none, build(2));
     api.put(&project, "setup.sh", "sleep 300\n");
     let third = api.begin_build(&project);
@@ -212,10 +212,16 @@ fn who_sees_it(server: &TestServer, operator: &Api, other: &str, admin: &str) {
     assert_eq!(entries.len(), 2, "the workspace and its key: {own:#}");
     assert!(entries.iter().all(|entry| entry["workspace_id"] == other), "{own:#}");
     assert_eq!(admin.get("/stead/v1/audit?workspace=default").status, 404);
-    assert_eq!(operator.get("/stead/v1/audit?workspace=Other").ok()["entries"], own["entries"]);
+    let seen = operator.get("/stead/v1/audit?workspace=Other").ok();
+    let ids = |list: &Value| -> Vec<String> {
+        list["entries"].as_array().unwrap().iter().map(|entry| text(&entry["id"]).to_owned()).collect()
+    };
+    assert_eq!(ids(&seen), ids(&own));
+    // What another workspace's keys are called is its own business.
+    assert_eq!((&entries[0]["key_name"], &seen["entries"][0]["key_name"]), (&Value::Null, &json!("first admin key")));
     let reader = server.ran(&["key", "create", "reader", "--verb", "read"]);
     assert_eq!(Api::with_key(server, reader.stdout.trim()).get("/stead/v1/audit").status, 403);
-    for wrong in ["limit=0", "limit=1001", "limit=x", "cursor=x"] {
+    for wrong in ["limit=0", "limit=1001", "limit=x", "cursor=x", "foo=x", "since=x", "until=now"] {
         assert_eq!(operator.get(&format!("/stead/v1/audit?{wrong}")).status, 400, "{wrong}");
     }
 
@@ -231,7 +237,34 @@ fn who_sees_it(server: &TestServer, operator: &Api, other: &str, admin: &str) {
     let newest_first = paged.windows(2).all(|pair| text(&pair[0]["id"]) > text(&pair[1]["id"]));
     assert!(newest_first && paged.len() > 30);
 
+    // An id is found as clients have it, and as the log has it.
+    let started =
+        all["entries"].as_array().unwrap().iter().find(|entry| entry["action"] == "POST /v1/responses").unwrap();
+    let turn = started["targets"].as_array().unwrap().iter().find(|target| target["kind"] == "turn").unwrap();
+    let (turn, at) = (text(&turn["id"]), started["created_at"].as_i64().unwrap());
+    for id in [turn.to_owned(), turn.replace("turn_", "resp_")] {
+        let found = operator.get(&format!("/stead/v1/audit?target={id}&action=POST%20/v1/responses&limit=1")).ok();
+        assert_eq!(found["entries"][0]["targets"], started["targets"], "{id}: {found:#}");
+    }
+    for (query, some) in [
+        (format!("request_id={}", text(&started["request_id"])), true),
+        (format!("since={at}&until={}", at + 1), true),
+        (format!("until={}", at - 86_400), false),
+        (format!("since={}", at + 86_400), false),
+        ("key=first%20admin%20key".to_owned(), true),
+        ("key=nobody".to_owned(), false),
+        ("action=/activate".to_owned(), true),
+    ] {
+        let found = operator.get(&format!("/stead/v1/audit?limit=1000&{query}")).ok();
+        assert_eq!(!ids(&found).is_empty(), some, "{query}: {found:#}");
+        assert!(ids(&found).len() < ids(&all).len() || query.starts_with("key="), "{query}");
+    }
+    let shown = server.ran(&["audit", "--action", "/activate", "--by", "first admin key", "--since", "1d"]);
+    assert!(shown.stdout.contains("WORKSPACE") && shown.stdout.lines().count() == 2, "{}", shown.stdout);
+    assert!(shown.stdout.contains("/1 ") && shown.stdout.contains("first admin key (key_"), "{}", shown.stdout);
+    assert_eq!(server.ran(&["audit", "-n", "0"]).status, 2);
     let shown = server.ran(&["audit", "-n", "3"]);
+    assert!(shown.stderr.contains("more than these 3"), "{}", shown.stderr);
     assert!(shown.stdout.contains("POST /stead/v1/keys") && shown.stdout.lines().count() == 4, "{}", shown.stdout);
     let shown: Value = serde_json::from_str(&server.ran(&["audit", "-n", "2", "--json"]).stdout).unwrap();
     assert_eq!(shown["entries"], json!(paged[..2]));
