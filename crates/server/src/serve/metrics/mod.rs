@@ -8,31 +8,80 @@ mod sampled;
 mod table;
 
 use anyhow::Context as _;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 pub(super) use sampled::Sampled;
-use table::{Kind, TABLE};
+use table::{Kind, Label, TABLE};
 
 /// From half a millisecond, which is what a read takes, to five minutes, which a build may take.
 const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0];
 
-/// Begins to count. Every counter without labels is there from the start, at zero, so that its first step is seen.
+/// Begins to count. Whatever takes values that are known is there from the start, at zero, so that its first step is seen.
 pub(super) fn start() -> anyhow::Result<PrometheusHandle> {
-    let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS);
-    let recorder = builder.context("the buckets of histograms are refused")?.build_recorder();
+    let recorder = recorder()?;
     let handle = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(|_| anyhow::anyhow!("numbers are recorded already"))?;
+    announce();
+    Ok(handle)
+}
+
+fn recorder() -> anyhow::Result<PrometheusRecorder> {
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS);
+    Ok(builder.context("the buckets of histograms are refused")?.build_recorder())
+}
+
+fn announce() {
     for metric in TABLE {
         match metric.kind {
             Kind::Counter => metrics::describe_counter!(metric.name, metric.help),
             Kind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
             Kind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
         }
-        if metric.labels.is_empty() && metric.kind == Kind::Counter {
-            metrics::counter!(metric.name).increment(0);
+        for labels in combinations(metric.labels) {
+            match metric.kind {
+                Kind::Counter => metrics::counter!(metric.name, labels).increment(0),
+                Kind::Gauge => metrics::gauge!(metric.name, labels).increment(0.0),
+                // One without a measurement is there all the same.
+                Kind::Histogram => drop(metrics::histogram!(metric.name, labels)),
+            }
         }
     }
     metrics::gauge!("stead_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    Ok(handle)
+}
+
+/// Every combination of the values of some labels: one without labels, and none where values are not known.
+fn combinations(labels: &[Label]) -> Vec<Vec<metrics::Label>> {
+    labels.iter().fold(vec![Vec::new()], |combined, &(name, values)| {
+        let with = |&value: &&'static str| {
+            let label = metrics::Label::from_static_parts(name, value);
+            combined.iter().map(move |before: &Vec<metrics::Label>| [before.as_slice(), &[label.clone()]].concat())
+        };
+        values.iter().flat_map(with).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_server_has_every_number_whose_values_are_known() {
+        let recorder = recorder().unwrap();
+        metrics::with_local_recorder(&recorder, announce);
+        let text = recorder.handle().render();
+        for metric in TABLE {
+            let known = metric.labels.iter().all(|(_, values)| !values.is_empty()) || metric.name == "stead_info";
+            let is_there = text.contains(&format!("# TYPE {} ", metric.name));
+            assert_eq!(is_there, known, "{}\n{text}", metric.name);
+        }
+        for line in [
+            "stead_builds_ended_total{state=\"failed\"} 0",
+            "stead_sandbox_launches_total{kind=\"build\",outcome=\"failed\"} 0",
+            "stead_build_stage_duration_seconds_count{stage=\"setup.sh\"} 0",
+            "stead_turn_wait_seconds_count 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
+        }
+    }
 }

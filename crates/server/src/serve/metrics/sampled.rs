@@ -18,12 +18,12 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long the store and the egress proxy may take. What they do not say in time keeps its last value.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The states that something may be in, none of which is left out when nothing is in it.
-const STATES: [(&str, &[&str]); 4] = [
-    ("turn", &["queued", "in_progress", "cancelling"]),
-    ("build", &["waiting", "running"]),
-    ("operation", &["recorded", "dispatched", "uncertain"]),
-    ("environment", &["creating", "starting", "ready", "stopping", "stopped", "deleting"]),
+/// The metrics of the states that something may be in, none of which is left out when nothing is in it.
+pub(super) const STATES: [(&str, &str, &[&str]); 4] = [
+    ("turn", "stead_turns", &["queued", "in_progress", "cancelling"]),
+    ("build", "stead_builds", &["waiting", "running"]),
+    ("operation", "stead_operations", &["recorded", "dispatched", "uncertain"]),
+    ("environment", "stead_environments", &["creating", "starting", "ready", "stopping", "stopped", "deleting"]),
 ];
 
 /// Looks at what there is, and renders everything.
@@ -70,7 +70,7 @@ impl Sampled {
             let found = tallies.iter().find(|tally| tally.noun == noun && tally.state == state);
             found.map_or(0.0, |tally| tally.count as f64)
         };
-        for (noun, states) in STATES {
+        for (noun, _, states) in STATES {
             for state in states {
                 let count = count(noun, state);
                 match noun {
