@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::{Router, middleware};
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use stead_domain::key::Verb;
@@ -22,6 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::health::Health;
 use super::listen::Listening;
 use super::metrics::Sampled;
+use super::observed::{REQUEST_ID, observe};
 
 /// What is watched.
 #[derive(Clone)]
@@ -65,12 +67,29 @@ impl Monitoring {
     pub(super) fn open(self) -> Router {
         async fn answer(State(monitoring): State<Monitoring>, request: Request) -> Response {
             match request.uri().path() {
-                "/metrics" if request.method() == Method::GET => monitoring.numbers().await,
+                path @ "/metrics" if request.method() == Method::GET => {
+                    if let Some(record) = RequestRecord::current() {
+                        record.routed("GET", path);
+                    }
+                    monitoring.numbers().await
+                }
                 path if is_monitoring(path) => monitoring.answer(request).await,
                 _ => (StatusCode::NOT_FOUND, "there is /metrics, /healthz and /readyz\n").into_response(),
             }
         }
-        Router::new().fallback(answer).with_state(self)
+        /// Under one id, as on the main address.
+        async fn named(request: Request, next: Next) -> Response {
+            let mut response = next.run(request).await;
+            if let Some(id) = RequestRecord::current().and_then(|record| HeaderValue::from_str(record.id()).ok()) {
+                response.headers_mut().insert(REQUEST_ID, id);
+            }
+            response
+        }
+        Router::new()
+            .fallback(answer)
+            .with_state(self)
+            .layer(middleware::from_fn(named))
+            .layer(middleware::from_fn(observe))
     }
 
     async fn require_operator(&self, headers: &HeaderMap) -> Result<(), Error> {
@@ -92,7 +111,11 @@ impl Monitoring {
         let report = self.health.report().await;
         let status = if report.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         // It is made of words.
-        text(status, JSON, serde_json::to_string(&report).unwrap_or_default() + "\n")
+        let checks = serde_json::to_string(&report).unwrap_or_default();
+        if !report.is_ready() {
+            tracing::warn!(checks, "the server is not ready");
+        }
+        text(status, JSON, checks + "\n")
     }
 }
 
