@@ -238,3 +238,51 @@ fn a_failure_says_why_in_the_installers_own_words() {
     let record = api.ended_build(&id, version);
     assert_eq!(record["error"], "setup.sh failed with exit status 4: error: the widget is missing");
 }
+
+#[test]
+fn the_end_of_each_build_has_a_line_that_names_it() {
+    needs_root!();
+    let server = TestServer::start(&[("log.format", "json"), ("log.level", "debug")]);
+    let api = Api::of(&server);
+    let id = api.environment("told", &[("setup.sh", "exit 3\n")]);
+    let asked = |request: &str| {
+        let path = format!("/v1/environments/{id}/build");
+        let answer = api.send("POST", &path, &[("X-Request-Id", request)], b"");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    asked("fails");
+    api.ended_build(&id, 1);
+    api.put(&id, "setup.sh", "sleep 600.572\n");
+    asked("hangs");
+    eventually("a step at work", || {
+        if processes(&server).iter().any(|line| line.contains("600.572")) { Ok(()) } else { Err(server.log()) }
+    });
+    api.send("POST", &format!("/stead/v1/projects/{id}/builds/2/cancel"), &[], b"").ok();
+    api.ended_build(&id, 2);
+
+    let line = |message: &str, request: &str| -> Value {
+        eventually(message, || {
+            let log = server.log();
+            let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let found: Vec<Value> =
+                lines.filter(|line| line["message"] == message && line["request.id"] == request).collect();
+            found.into_iter().next().ok_or(log)
+        })
+    };
+    for (request, number, failure) in [("fails", 1, "step"), ("hangs", 2, "cancelled")] {
+        let ended = line("a build has ended", request);
+        assert_eq!((&ended["project.id"], &ended["build.number"]), (&json!(id), &json!(number)), "{ended:#}");
+        assert_eq!((&ended["build.state"], &ended["build.failure"]), (&json!("failed"), &json!(failure)), "{ended:#}");
+        assert!(ended["duration_ms"].is_u64(), "{ended:#}");
+        for message in ["a sandbox was launched", "a sandbox has ended"] {
+            let of_sandbox = line(message, request);
+            assert_eq!(
+                (&of_sandbox["project.id"], &of_sandbox["build.number"]),
+                (&json!(id), &json!(number)),
+                "{message}"
+            );
+        }
+        let exit = line("a sandbox has ended", request)["exit"].to_string();
+        assert!(exit.starts_with("\"signal ") || exit.starts_with("\"status "), "{exit}");
+    }
+}
