@@ -174,7 +174,9 @@ fn operation(part: &Part, row: &Row, schemas: &mut Schemas, all_refusals: &mut M
         answer
     };
     let mut answers = Map::new();
-    answers.insert("200".to_owned(), answer("It is done.", contents(&says.answers, &mut schemas.written)));
+    if says.succeeds {
+        answers.insert("200".to_owned(), answer("It is done.", contents(&says.answers, &mut schemas.written)));
+    }
     for (status, description) in &says.other_answers {
         answers.insert(status.to_string(), answer(description, json!({})));
     }

@@ -72,6 +72,7 @@ pub struct Operation {
     pub(crate) answers: Vec<Content>,
     pub(crate) other_answers: Vec<(u16, &'static str)>,
     pub(crate) refusals: Vec<u16>,
+    pub(crate) succeeds: bool,
 }
 
 impl Operation {
@@ -85,6 +86,7 @@ impl Operation {
             answers: Vec::new(),
             other_answers: Vec::new(),
             refusals: Vec::new(),
+            succeeds: true,
         }
     }
 
@@ -133,6 +135,12 @@ impl Operation {
     /// It has another good answer.
     pub fn answers_also(mut self, status: u16, says: &'static str) -> Self {
         self.other_answers.push((status, says));
+        self
+    }
+
+    /// It has no good answer: what it stands for is not served here.
+    pub fn always_refuses(mut self) -> Self {
+        self.succeeds = false;
         self
     }
 

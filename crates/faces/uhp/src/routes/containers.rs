@@ -23,7 +23,7 @@ pub(super) fn routes() -> Routes {
         .get(
             "/v1/containers/{container_id}/files/{file_id}/pdf",
             pdf,
-            Operation::new("A preview of a file; this server renders none").refuses(&[404, 501]),
+            Operation::new("A preview of a file; this server renders none").refuses(&[404, 501]).always_refuses(),
         )
 }
 
