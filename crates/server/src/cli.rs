@@ -61,6 +61,8 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub(crate) enum Command {
     /// Start the server
     Serve(ServeArgs),
+    /// Print every option of `stead serve` with its default and meaning, as a configuration file
+    Config,
     /// Say what this machine can enforce, what is missing and how to get it
     Doctor(DoctorArgs),
     /// Make, list and revoke keys

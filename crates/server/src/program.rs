@@ -10,8 +10,8 @@ use clap::{CommandFactory, Parser};
 use crate::cli::{Cli, Command};
 use crate::client::Failure;
 use crate::commands::{Context, audit, doctor, keeping, key, package, project, run, session, workspace};
-use crate::console::colour;
-use crate::serve;
+use crate::console::{colour, print};
+use crate::{config, serve};
 
 /// Runs the command that the arguments name. Must be called while the process has one thread.
 pub fn main() -> ExitCode {
@@ -38,6 +38,7 @@ pub fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Serve(arguments) => serve::serve(&arguments).map(|()| 0),
+        Command::Config => print(config::DEFAULT).map(|()| 0),
         Command::Doctor(arguments) => doctor::doctor(&arguments, cli.connection.json),
         command => {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -67,7 +68,7 @@ async fn client_command(context: &Context, command: Command) -> Result<u8, Failu
         Command::Collect => keeping::collect(context).await.map(|()| 0),
         Command::Audit(arguments) => audit::audit(context, arguments).await.map(|()| 0),
         Command::Session(command) => session::session(context, command).await.map(|()| 0),
-        Command::Serve(_) | Command::Doctor(_) => Err(Failure::usage("this is not a client command")),
+        Command::Serve(_) | Command::Config | Command::Doctor(_) => Err(Failure::usage("this is not a client command")),
     }
 }
 
@@ -92,6 +93,11 @@ fn in_plain_words(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         && words.windows(2).any(|pair| SPECS.iter().any(|option| pair[0] == *option) && pair[1] == **wrong)
     {
         let tip = "an option is no package; a file such as requirements.txt counts by being in the project";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    let unexpected = error.kind() == clap::error::ErrorKind::UnknownArgument;
+    if unexpected && command.get_name() == "run" && !words.iter().any(|word| word == "--") {
+        let tip = "the command goes behind `--`: stead run PROJECT -- COMMAND…";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error

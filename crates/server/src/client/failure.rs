@@ -143,6 +143,11 @@ impl Failure {
         self.answered == Some(404)
     }
 
+    /// Whether the server said this itself.
+    pub(crate) fn has_answer(&self) -> bool {
+        self.answered.is_some()
+    }
+
     /// Whether asking again may help: nothing was answered, or the server said that it cannot just now.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self.answered, None | Some(502..=504))

@@ -36,7 +36,11 @@ impl Patience {
             return Err(failure);
         }
         let since = *self.since.get_or_insert_with(|| {
-            note(&format!("the server went away; asking again for up to {} s", self.longest.as_secs()));
+            let seconds = self.longest.as_secs();
+            note(&match failure.has_answer() {
+                true => format!("{}; asking again for up to {seconds} s", failure.message()),
+                false => format!("the server went away; asking again for up to {seconds} s"),
+            });
             Instant::now()
         });
         if since.elapsed() >= self.longest {

@@ -9,7 +9,8 @@ use crate::client::{Failure, Runtimes};
 /// Options of `project create` and `project set`. Each list that is given replaces the one that was declared.
 #[derive(Debug, Args)]
 pub(crate) struct Declare {
-    /// A Python package that builds install, such as 'requests>=2.31'; give it once for each, and '' for none
+    /// A Python package that builds install, such as 'requests>=2.31'; give it once for each, and '' for none. Those
+    /// that are given replace all of its kind that were declared before
     #[arg(long, value_name = "SPEC", value_parser = spec)]
     pip: Vec<String>,
     /// A Node package, such as sharp@^0.33

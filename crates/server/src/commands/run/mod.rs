@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stead_domain::ports::IdSource;
 use stead_face_stead::wire::{Exit, OutputLine, Stream, Turn};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use super::network::SessionNetwork;
@@ -28,7 +29,7 @@ use crate::console::{note, print, print_bytes, print_error_bytes, printable};
 
 const EXPLAINED: &str = "Standard input is not passed on. The exit status is the command's own, 128 and the signal's number \
 when a signal ended it, 124 when it reached its time limit, 130 when it was cancelled, and 125 when Stead itself failed. \
-Ctrl-C cancels the task.";
+Ctrl-C cancels the task, and so does SIGTERM.";
 
 /// Exit statuses, as `timeout` and shells have them.
 const TIME_LIMIT: u8 = 124;
@@ -52,7 +53,8 @@ pub(crate) struct RunArgs {
     /// Continue this session: same working directory, same files
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// End the command after this long, such as 90s or 10m; a bare number is seconds
+    /// End the command after this long, such as 90s or 10m; a bare number is seconds. The server's own limit, an hour unless it is
+    /// configured otherwise, is the most
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     time_limit: Option<Duration>,
     #[command(flatten)]
@@ -168,7 +170,7 @@ async fn given_up(context: &Context, started: &Response, arguments: &RunArgs, fa
 
 fn lost(failure: Failure, session: &str) -> Failure {
     let session_shown = printable(session);
-    let failure = if failure.may_pass() {
+    let failure = if failure.may_pass() && !failure.has_answer() {
         let message = format!("the server went away during the task: {}", failure.message());
         failure.said(message).hint(format!(
             "the task belongs to session {session_shown}; once the server is back, `stead session show {session_shown}` says what became of it"
@@ -272,17 +274,23 @@ async fn agent(context: &Context) -> Result<String, Failure> {
         .id)
 }
 
-/// Passes the output on and waits for the end. The first Ctrl-C cancels the task and waits for its end, the second does not
-/// wait any more.
+/// Passes the output on and waits for the end. The first Ctrl-C or SIGTERM cancels the task and waits for its end, the second does
+/// not wait any more.
 async fn follow(context: &Context, response: &str) -> Result<u8, Failure> {
     let json = context.console.json;
     let output = follow_output(&context.client, response, |line| pass_on(line, json));
     tokio::pin!(output);
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::io("wait for signals", &error))?;
     let mut interrupts = 0;
     let end = loop {
         tokio::select! {
             end = &mut output => break end?,
-            signal = tokio::signal::ctrl_c() => {
+            signal = async {
+                tokio::select! {
+                    signal = tokio::signal::ctrl_c() => signal,
+                    _ = terminate.recv() => Ok(()),
+                }
+            } => {
                 signal.map_err(|error| Failure::io("wait for signals", &error))?;
                 interrupts += 1;
                 if interrupts > 1 {
