@@ -54,7 +54,7 @@ class Flow:
         if answer.status != 200:
             raise RuntimeError(f"the output: {answer.status} {answer.read(300)!r}")
         tail = b""
-        while piece := answer.read1(1 << 18):
+        while piece := answer.read1(1 << 16):
             tail = (tail + piece)[-2000:]
         connection.close()
         end = json.loads(tail.strip().rsplit(b"\n", 1)[-1])

@@ -16,7 +16,7 @@ use crate::hub::{Topic, Waiter};
 
 const HEADER: usize = 5;
 /// The most that one read takes.
-const READ: usize = 512 << 10;
+const READ: usize = 256 << 10;
 /// The most that one record holds.
 const RECORD: usize = 64 << 10;
 

@@ -28,7 +28,7 @@ use crate::wire;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How many chunks that are there are sent at once.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 2;
 
 pub(crate) async fn get(
     Reader(caller): Reader,
