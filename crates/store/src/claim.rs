@@ -65,6 +65,12 @@ pub(crate) enum ClaimError {
     Driver(#[from] DriverError),
 }
 
+impl From<sqlx::Error> for ClaimError {
+    fn from(error: sqlx::Error) -> Self {
+        DriverError::from(error).into()
+    }
+}
+
 /// What a server knows of its own hold on the database.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
@@ -86,21 +92,22 @@ impl Claim {
         }
         if let Err(error) = connection.rows(NOTICE).await {
             // Not every machine can; the database is none the worse for it.
-            tracing::debug!(error = &error as &dyn std::error::Error, "the database will not look for lost connections");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "the database will not look for lost connections"
+            );
         }
         let began = Instant::now();
         loop {
-            let taken: i64 = first(&connection.rows(TAKE).await.map_err(DriverError::from)?).map_err(DriverError::from)?;
-            if taken == 1 {
-                let own = connection.rows(OWN).await.map_err(DriverError::from)?;
-                self.last = Some(first(&own).map_err(DriverError::from)?);
+            if first::<i64>(&connection.rows(TAKE).await?)? == 1 {
+                self.last = Some(first(&connection.rows(OWN).await?)?);
                 if began.elapsed() > LOOK {
                     let waited_ms = began.elapsed().as_millis() as u64;
                     tracing::info!(waited_ms, "the last connection to the database had not ended yet");
                 }
                 return Ok(());
             }
-            let holder = self.holder(connection).await.map_err(DriverError::from)?;
+            let holder = self.holder(connection).await?;
             if began.elapsed() > PATIENCE {
                 return Err(ClaimError::Held(holder));
             }

@@ -3,6 +3,7 @@
 use include_dir::{Dir, include_dir};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Connection as _, SqlSafeStr as _, SqlStr, SqliteConnection};
+use stead_domain::WorkspaceId;
 
 use crate::columns::Reader;
 use crate::driver::Connection;
@@ -66,8 +67,8 @@ fn known(connection: &Connection) -> (Vec<Migration>, i64) {
     (migrations, newest)
 }
 
-/// Refuses the database of a newer server, and changes nothing.
-pub(crate) async fn check(connection: &mut Connection) -> Result<(), OpenError> {
+/// Refuses the database of a newer server, and changes nothing. Says which workspaces are there.
+pub(crate) async fn check(connection: &mut Connection) -> Result<Vec<WorkspaceId>, OpenError> {
     /// Neither engine minds the question whether the table is there.
     const THERE: [&str; 2] = [
         "SELECT COUNT(*) FROM sqlite_master WHERE name = '_sqlx_migrations'",
@@ -75,6 +76,7 @@ pub(crate) async fn check(connection: &mut Connection) -> Result<(), OpenError> 
          WHERE tablename = '_sqlx_migrations' AND schemaname = ANY (current_schemas(false))",
     ];
     const VERSION: &str = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations";
+    const WORKSPACES: &str = "SELECT id FROM workspaces ORDER BY id";
     let failed = |error: sqlx::Error| OpenError::Migrate(Box::new(error));
     let (_, newest) = known(connection);
     let there = THERE[usize::from(matches!(connection, Connection::Postgres(_)))];
@@ -83,12 +85,15 @@ pub(crate) async fn check(connection: &mut Connection) -> Result<(), OpenError> 
         let row = rows.first().ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
         let found: i64 = Reader::new(row).take().map_err(|error| OpenError::Migrate(Box::new(error)))?;
         match (question == VERSION, found) {
-            (false, 0) => return Ok(()),
+            // The first migration makes the workspaces' table.
+            (_, 0) => return Ok(Vec::new()),
             (true, found) if found > newest => return Err(OpenError::NewerSchema { found, newest }),
             _ => {}
         }
     }
-    Ok(())
+    let rows = connection.rows(WORKSPACES).await.map_err(failed)?;
+    let read = |row| Reader::new(row).take().map_err(|error| OpenError::Migrate(Box::new(error)));
+    rows.iter().map(read).collect()
 }
 
 /// Runs what is missing. Several servers may do so at once: the migrator takes PostgreSQL's advisory lock, and for SQLite,

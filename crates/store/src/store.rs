@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
-use stead_domain::Timestamp;
+use stead_domain::{Timestamp, WorkspaceId};
 use stead_domain::ports::{Clock, StoreError};
 
 use crate::claim::{Claim, ClaimError};
@@ -39,12 +39,13 @@ fn connect_failed(url: &DatabaseUrl, error: DriverError) -> OpenError {
 }
 
 /// Finds out whether a store could be opened there, without changing anything: the database answers, and no newer server has
-/// written it. A file that is missing is none to object to.
-pub async fn check(url: &DatabaseUrl) -> Result<(), OpenError> {
+/// written it. A file that is missing is none to object to. Says which workspaces are there, in the order of their ids: no
+/// other database has any of them, copies of this one apart.
+pub async fn check(url: &DatabaseUrl) -> Result<Vec<WorkspaceId>, OpenError> {
     if let DatabaseUrl::Sqlite(path) = url
         && !path.exists()
     {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut connection = Connection::open(url, NAME).await.map_err(|error| connect_failed(url, error))?;
     let checked = migrations::check(&mut connection).await;

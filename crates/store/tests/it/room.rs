@@ -91,7 +91,11 @@ async fn a_full_disk_refuses_commits_whole_until_there_is_room_again() {
     }
     // It is the same for a server that starts now, as far as it starts.
     store.close().await;
-    std::fs::File::options().append(true).open(&filler).map(|mut file| while file.write_all(&[7; 512]).is_ok() {}).unwrap();
+    std::fs::File::options()
+        .append(true)
+        .open(&filler)
+        .map(|mut file| while file.write_all(&[7; 512]).is_ok() {})
+        .unwrap();
     if let Ok(store) = open().await {
         assert_eq!(store.agents_list(ws).await.unwrap().len(), kept);
         assert!(store.commit(many()).await.is_err());

@@ -28,7 +28,10 @@ async fn a_second_server_is_refused_by_the_name_of_the_first_until_that_one_is_g
     let samples = Samples::new(1);
     let first = open(database.url(), "first").await.unwrap();
     let refused = open(database.url(), "second").await.unwrap_err();
-    assert!(matches!(&refused, OpenError::Held { holder } if holder.starts_with("first, connected since ")), "{refused}");
+    assert!(
+        matches!(&refused, OpenError::Held { holder } if holder.starts_with("first, connected since ")),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("another server uses the database (first"), "{refused}");
     commit(&first, Changes::new().fact(samples.workspace())).await;
     // Whoever has the schema of its own in the database is another matter.
@@ -86,7 +89,7 @@ async fn a_server_whose_database_another_one_took_writes_no_more() {
 }
 
 /// Passes connections on until it is told to let go of the client's ends alone, which the database does not see.
-async fn pass_on(socket: &Path, to: &Path) -> tokio::sync::watch::Sender<u32> {
+fn pass_on(socket: &Path, to: &Path) -> tokio::sync::watch::Sender<u32> {
     let listener = UnixListener::bind(socket).unwrap();
     let (letting_go, told) = tokio::sync::watch::channel(0);
     let to = to.to_owned();
@@ -120,7 +123,7 @@ async fn a_lost_connection_that_the_database_believes_in_is_ended() {
     };
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    let letting_go = pass_on(&directory.path().join(".s.PGSQL.5432"), &real).await;
+    let letting_go = pass_on(&directory.path().join(".s.PGSQL.5432"), &real);
     let through = DatabaseUrl::Postgres(Box::new(options.socket(directory.path())));
     let samples = Samples::new(1);
     let first = open(through, "first").await.unwrap();
