@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// The directory, locked until this is dropped. The kernel releases the lock when the process ends, however it ends.
+///
+/// There are two locks. The file's is the one that earlier versions know, and the file says who holds it; but a file can be
+/// removed while a server runs, and the next one would lock another of that name. So the directory itself is locked as well.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
     _lock: File,
+    _own: File,
 }
 
 /// What came of claiming the directory.
@@ -20,7 +25,7 @@ pub(super) struct DataDirectory {
 pub(super) enum Claim {
     /// It is ours.
     Ours(DataDirectory),
-    /// Another process, named by its number, has it.
+    /// Another process, named by its number where that is known, has it.
     Held(String),
 }
 
@@ -56,6 +61,13 @@ impl DataDirectory {
             let _ = Read::by_ref(&mut lock).take(32).read_to_string(&mut holder);
             return Ok(Claim::Held(holder.trim().to_owned()));
         }
+        let own = File::open(path).with_context(|| format!("failed to open {}", path.display()))?;
+        match flock(&own, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(Claim::Held(holder_of(&own))),
+            // Some network file systems lock no directories; the file's lock holds there.
+            Err(error) => tracing::debug!(%error, "the data directory itself cannot be locked"),
+            Ok(()) => {}
+        }
         lock.rewind().context("failed to write the lock file")?;
         // Written over what is there, which needs no room on a full disk, and cut to length then.
         let number = format!("{}\n", std::process::id());
@@ -65,7 +77,7 @@ impl DataDirectory {
             }
             _ => {}
         }
-        Ok(Claim::Ours(Self { path: path.to_owned(), _lock: lock }))
+        Ok(Claim::Ours(Self { path: path.to_owned(), _lock: lock, _own: own }))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -73,6 +85,37 @@ impl DataDirectory {
     }
 }
 
+/// Who has locked a file, as the kernel's list of locks says it: a number, or words for want of one.
+fn holder_of(file: &File) -> String {
+    let unknown = || "whose number is not known".to_owned();
+    let (Ok(metadata), Ok(locks)) = (file.metadata(), std::fs::read_to_string("/proc/locks")) else { return unknown() };
+    // `1: FLOCK  ADVISORY  WRITE 4711 08:01:5678 0 EOF`
+    let inode = format!(":{}", metadata.ino());
+    let holder = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_it = words.get(1) == Some(&"FLOCK") && words.get(5)?.ends_with(&inode);
+        words.get(4).filter(|_| is_it).map(|&number| number.to_owned())
+    });
+    holder.unwrap_or_else(unknown)
+}
+
+/// Writes something to the disk of the data directory and removes it: whether a server that starts there now could write down
+/// what it must. Blocking.
+pub(super) fn try_to_write(path: &Path) -> anyhow::Result<()> {
+    let trial = path.join(TRIAL);
+    let write = || {
+        let mut file = File::create(&trial)?;
+        file.write_all(&vec![b'.'; ROOM as usize])?;
+        file.sync_all()
+    };
+    let written = write();
+    // Whatever came of it; what is not there need not be removed.
+    let _ = std::fs::remove_file(&trial);
+    written.with_context(|| format!("failed to write in the data directory {}", path.display()))
+}
+
+/// What is written to find out whether something can be.
+const TRIAL: &str = ".trial";
 /// Less than this is no room.
 const ROOM: u64 = 64 << 10;
 
@@ -98,6 +141,10 @@ mod tests {
         let path = root.path().join("a/b");
         let claimed = || DataDirectory::claim(&path).unwrap();
         let Claim::Ours(first) = claimed() else { panic!("nobody else has it") };
+        let Claim::Held(holder) = claimed() else { panic!("it was claimed twice") };
+        assert_eq!(holder, std::process::id().to_string());
+        // A file can be removed.
+        std::fs::remove_file(path.join("lock")).unwrap();
         let Claim::Held(holder) = claimed() else { panic!("it was claimed twice") };
         assert_eq!(holder, std::process::id().to_string());
         drop(first);

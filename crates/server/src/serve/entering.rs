@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::control::{self, Leaving};
-use super::data_directory::{Claim, DataDirectory};
-use super::native;
+use super::data_directory::{self, Claim, DataDirectory};
+use super::{belonging, native};
 use crate::config::Settings;
 
 /// Connections that wait to be accepted, at most. Those made during a take-over wait here; the kernel has a bound of its own.
@@ -45,7 +45,10 @@ pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Resul
     let path = &settings.data_directory;
     let (directory, sockets) = match claim(path).await? {
         // Before the parts start anything: an address that is taken is found out first, and connections made meanwhile wait.
-        Claim::Ours(directory) => (directory, Sockets::open(settings, None, None)?),
+        Claim::Ours(directory) => {
+            belonging::check(path, &settings.database.url).await?;
+            (directory, Sockets::open(settings, None, None)?)
+        }
         Claim::Held(holder) if !take_over => bail!(
             "another server (process {holder}) uses the data directory {}; `stead serve --take-over` takes its place",
             path.display()
@@ -86,8 +89,10 @@ async fn check(settings: &Settings) -> anyhow::Result<()> {
     let own = settings.clone();
     let checking = tokio::task::spawn_blocking(move || native::check(&own));
     checking.await.context("the task that looks at the machine failed")??;
-    let url = &settings.database.url;
-    stead_store::check(url).await.with_context(|| format!("failed to open the database {url:?}"))
+    belonging::check(&settings.data_directory, &settings.database.url).await?;
+    let path = settings.data_directory.clone();
+    let trying = tokio::task::spawn_blocking(move || data_directory::try_to_write(&path));
+    trying.await.context("the task that tries to write failed")?
 }
 
 /// Asks the process that serves to go, and waits until it has let go of the lock. It is never ended by force: what it still does

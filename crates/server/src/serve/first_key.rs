@@ -10,13 +10,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use stead_domain::WorkspaceId;
 use stead_engine::Engine;
 
 const KEY: &str = "admin.key";
 const MARKER: &str = "admin.key.pending";
 
-/// Makes the first workspace with its admin key unless one exists.
-pub(super) async fn ensure(engine: &Engine, data: &Path) -> anyhow::Result<()> {
+/// Makes the first workspace with its admin key unless one exists, and says which it is.
+pub(super) async fn ensure(engine: &Engine, data: &Path) -> anyhow::Result<WorkspaceId> {
     let (marker, key) = (data.join(MARKER), data.join(KEY));
     let interrupted = marker.exists();
     let fresh = !key.exists();
@@ -39,7 +40,7 @@ pub(super) async fn ensure(engine: &Engine, data: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).context("failed to remove the key's marker")
         }
-        _ => Ok(()),
+        _ => Ok(made.workspace),
     }
 }
 

@@ -51,7 +51,8 @@ impl Exchange {
         }
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether no request has begun that is not answered.
+    pub(super) fn is_idle(&self) -> bool {
         !self.busy.load(Ordering::Relaxed)
     }
 }

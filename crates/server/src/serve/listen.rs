@@ -1,4 +1,7 @@
 //! Accepting connections: with a deadline for a request's head, a bound on how many there are, and a stop in good order.
+//!
+//! Where the bound is reached, whoever comes takes the place of the connection that has been there longest and has no request:
+//! those who say nothing keep nobody out.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -15,17 +18,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::line::{Answering, Exchange, Line};
+use super::line::{Answering, Line};
+use super::places::{Place, Places};
 
 /// How long a connection may take to send the head of a request, or stay without one.
 const HEAD: Duration = Duration::from_mins(1);
-/// Connections at once. More wait to be accepted.
+/// Connections at once. Where each has a request, more wait.
 const CONNECTIONS: usize = 4096;
 /// The largest head of a request, and what is kept of an answer that its client is slow to take, in bytes.
 const BUFFER: usize = 64 << 10;
@@ -33,6 +36,8 @@ const BUFFER: usize = 64 << 10;
 const TOLD: Duration = Duration::from_mins(1);
 /// How long a connection that has said nothing yet has for its request once the server stops.
 const FIRST: Duration = Duration::from_secs(1);
+/// How long a connection that has begun a request's head has to finish it once the server stops.
+const HALF: Duration = Duration::from_secs(2);
 /// How long nothing is accepted after the process has run out of something.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -60,21 +65,30 @@ impl Listening {
         // One protocol, so that nothing is read to find out which it is: the deadline holds from the start.
         let mut builder = Builder::new(TokioExecutor::new()).http1_only();
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.head).max_buf_size(BUFFER);
-        let places = Arc::new(Semaphore::new(self.connections));
+        let places = Places::new(self.connections);
         let connections = TaskTracker::new();
         let mut told = None;
         loop {
-            if places.available_permits() == 0 && told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
-                told = Some(Instant::now());
-                tracing::warn!(connections = self.connections, "no more connections at once: new ones wait");
-            }
-            let Some((stream, place)) = next(&listener, &places, &stopping).await else { break };
-            let connection = serve_one(builder.clone(), stream, app.clone(), stopping.clone());
+            let accepted = async {
+                let stream = accept(&listener).await;
+                if places.are_taken() && told.is_none_or(|told: Instant| told.elapsed() >= TOLD) {
+                    told = Some(Instant::now());
+                    tracing::warn!(
+                        connections = self.connections,
+                        "as many connections as there may be: the oldest without a request make room"
+                    );
+                }
+                (stream, places.take().await)
+            };
+            let (stream, place) = tokio::select! {
+                () = stopping.cancelled() => break,
+                accepted = accepted => accepted,
+            };
+            let connection = serve_one(builder.clone(), stream, app.clone(), stopping.clone(), place);
             connections.spawn(async move {
                 metrics::gauge!("stead_http_connections").increment(1.0);
                 connection.await;
                 metrics::gauge!("stead_http_connections").decrement(1.0);
-                drop(place);
             });
         }
         drop(listener);
@@ -85,26 +99,17 @@ impl Listening {
     }
 }
 
-type Accepted = (TcpStream, tokio::sync::OwnedSemaphorePermit);
-
-/// The next connection; none once the server stops.
-async fn next(listener: &TcpListener, places: &Arc<Semaphore>, stopping: &CancellationToken) -> Option<Accepted> {
-    let accepting = async {
-        let place = Arc::clone(places).acquire_owned().await.ok()?;
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => return Some((stream, place)),
-                Err(error) if of_the_connection(error.kind()) => {}
-                Err(error) => {
-                    tracing::error!(error = %error, "accepting a connection failed");
-                    tokio::time::sleep(PAUSE).await;
-                }
+/// The next connection.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) if of_the_connection(error.kind()) => {}
+            Err(error) => {
+                tracing::error!(error = %error, "accepting a connection failed");
+                tokio::time::sleep(PAUSE).await;
             }
         }
-    };
-    tokio::select! {
-        () = stopping.cancelled() => None,
-        accepted = accepting => accepted,
     }
 }
 
@@ -112,16 +117,22 @@ fn of_the_connection(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
 }
 
-async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Router, stopping: CancellationToken) {
+async fn serve_one(
+    builder: Builder<TokioExecutor>,
+    stream: TcpStream,
+    app: Router,
+    stopping: CancellationToken,
+    place: Place,
+) {
     // Live output is many small writes; a connection that refuses the option is served all the same.
     let _ = stream.set_nodelay(true);
-    let exchange = Arc::new(Exchange::default());
+    let exchange = Arc::clone(place.exchange());
     let line = Line::new(stream, Arc::clone(&exchange));
     let begun = CancellationToken::new();
-    let begins = begun.clone();
+    let (begins, asked) = (begun.clone(), Arc::clone(&exchange));
     let service = tower::service_fn(move |request: http::Request<Incoming>| {
         begins.cancel();
-        let (app, answering) = (app.clone(), exchange.begin());
+        let (app, answering) = (app.clone(), asked.begin());
         async move {
             let response = app.oneshot(request).await?;
             // The answer is being made until the last of its body is taken.
@@ -137,9 +148,20 @@ async fn serve_one(builder: Builder<TokioExecutor>, stream: TcpStream, app: Rout
     };
     let served = tokio::select! {
         served = connection.as_mut() => served,
+        () = place.wanted() => Ok(()),
         () = stops => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            let half = async {
+                tokio::time::sleep(HALF).await;
+                // What has a request by now may finish it.
+                if !exchange.is_idle() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                served = connection.as_mut() => served,
+                () = half => Ok(()),
+            }
         }
     };
     if let Err(error) = served {
@@ -219,5 +241,31 @@ mod tests {
         assert!(answer.ends_with("finished"), "{answer}");
         serving.await.unwrap();
         assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_keeps_nobody_out_and_who_says_half_keeps_no_stop_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().route("/", get(|| async { "answered" }));
+        let stopping = CancellationToken::new();
+        let listening = Listening { head: Duration::from_mins(10), connections: 2 };
+        let serving = tokio::spawn(listening.serve(listener, app, stopping.clone(), Duration::from_mins(10)));
+
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut asking = TcpStream::connect(address).await.unwrap();
+        asking.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        let answered = tokio::time::timeout(Duration::from_secs(30), asking.read_to_string(&mut answer));
+        answered.await.expect("silent connections make room").unwrap();
+        assert!(answer.ends_with("answered"), "{answer}");
+
+        let mut half = TcpStream::connect(address).await.unwrap();
+        half.write_all(b"GET / HT").await.unwrap();
+        stopping.cancel();
+        tokio::time::timeout(Duration::from_secs(30), serving).await.expect("half a head is not waited for").unwrap();
     }
 }

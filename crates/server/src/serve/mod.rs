@@ -5,6 +5,7 @@
 //! accepting, lets requests finish for a while, ends streams, hands its sessions over or stops them, and closes the store last.
 
 mod app;
+mod belonging;
 mod control;
 mod data_directory;
 mod descriptors;
@@ -22,6 +23,7 @@ mod monitoring;
 mod native;
 mod node;
 mod observed;
+mod places;
 mod registries;
 mod request;
 #[cfg(feature = "otlp")]
@@ -160,7 +162,8 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
         holder = parts.database_taken() => return Err(usurped(&parts, &holder).await),
         started = parts.engine.start() => started.context("failed to settle what an earlier server process left")?,
     }
-    first_key::ensure(&parts.engine, directory.path()).await?;
+    let workspace = first_key::ensure(&parts.engine, directory.path()).await?;
+    belonging::note(directory.path(), workspace)?;
     monitoring.health.recovered();
 
     let app =
