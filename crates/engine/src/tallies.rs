@@ -46,7 +46,7 @@ fn of_build(build: &Build) -> Option<Step> {
     let ended = build.state.is_ended() && !given_up;
     let why = build.failure.as_ref().map(|failure| (failure.kind.as_str(), failure.limit.map(Limit::as_str)));
     let ran = between(Some(build.started_at), build.finished_at);
-    ended.then(|| Step::BuildEnded { of: (build.project_id, build.number), state: build.state, why, ran })
+    ended.then_some(Step::BuildEnded { of: (build.project_id, build.number), state: build.state, why, ran })
 }
 
 fn of_operation(operation: &Operation) -> Option<Step> {

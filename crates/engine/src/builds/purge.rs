@@ -20,9 +20,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How many deleted projects are looked at in one go; the others come with the next.
 const AT_ONCE: usize = 1000;
 
-/// How many records of builds go with one commit.
-const BUILDS: usize = 100;
-
 impl Engine {
     /// Removes a deleted project in a task of its own, when nobody reads it any more.
     pub(crate) fn purge_project(&self, workspace: WorkspaceId, project: ProjectId) {
@@ -63,14 +60,12 @@ impl Engine {
         let mut builds = self.store.builds_list(project).await.map_err(store_failed)?;
         // Where others ran, there lie their files.
         builds.retain(|build| build.node == self.node);
-        for some in builds.chunks(BUILDS) {
-            let mut changes = Changes::new();
-            for build in some {
-                self.logs.remove(LogName::Build(project, build.number)).await.map_err(log_failed)?;
-                changes = changes.remove(Removal::Build(project, build.number));
-            }
-            self.write_back(changes).await?;
+        let mut removals = Vec::with_capacity(builds.len());
+        for build in builds {
+            self.logs.remove(LogName::Build(project, build.number)).await.map_err(log_failed)?;
+            removals.push(Removal::Build(project, build.number));
         }
+        self.remove_each(&removals).await?;
         self.write_back(Changes::new().remove(Removal::Project(project))).await
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use stead_domain::changes::{Changes, Removal};
+use stead_domain::changes::Removal;
 use stead_domain::source::EntryKind;
 use stead_domain::{BlobId, Error, Result, WorkspaceId};
 use stead_projects::snapshot;
@@ -22,8 +22,8 @@ impl Engine {
         let before = self.now().minus(age);
         let unused = self.store.uploads_unused(workspace, before).await.map_err(store_failed)?;
         report.uploads += unused.len() as u64;
-        let removals = unused.iter().map(|upload| Removal::Upload(upload.id));
-        self.write_back(removals.fold(Changes::new(), Changes::remove)).await
+        let removals: Vec<Removal> = unused.iter().map(|upload| Removal::Upload(upload.id)).collect();
+        self.remove_each(&removals).await
     }
 
     pub(super) async fn collect_blobs(&self, workspace: WorkspaceId, report: &mut CollectionReport) -> Result<()> {

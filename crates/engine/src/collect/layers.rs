@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use stead_domain::changes::{Changes, Removal};
+use stead_domain::changes::Removal;
 use stead_domain::{LayerId, ProjectId, Result, WorkspaceId};
 use stead_projects::layout::remove_tree;
 
@@ -115,8 +115,8 @@ impl Engine {
         let with_row = self.store.layers_fetch(&ids).await.map_err(store_failed)?;
         let young: HashSet<LayerId> = with_row.iter().filter(|layer| !is_old(layer)).map(|l| l.id).collect();
         let removed: Vec<_> = with_row.iter().filter(|layer| !young.contains(&layer.id)).collect();
-        let changes = removed.iter().fold(Changes::new(), |changes, l| changes.remove(Removal::Layer(l.id)));
-        self.write_back(changes).await?;
+        let removals: Vec<Removal> = removed.iter().map(|layer| Removal::Layer(layer.id)).collect();
+        self.remove_each(&removals).await?;
         self.faults.point("collect.layer.removed");
         report.layers += removed.len() as u64;
         report.bytes += removed.iter().map(|layer| layer.size.bytes).sum::<u64>();

@@ -9,6 +9,9 @@ use stead_domain::ports::CommitError;
 use crate::commit::store_failed;
 use crate::engine::Engine;
 
+/// How many rows go with one commit that names each.
+const AT_ONCE: usize = 100;
+
 /// How long an operation stays that has ended. Those who wait for one look several times in a second.
 const OPERATIONS: Duration = Duration::from_hours(1);
 
@@ -26,6 +29,14 @@ impl Engine {
             }
         }
         Ok(false)
+    }
+
+    /// Commits removals that concern a row each, some at a time.
+    pub(crate) async fn remove_each(&self, removals: &[Removal]) -> Result<()> {
+        for some in removals.chunks(AT_ONCE) {
+            self.write_back(some.iter().copied().fold(Changes::new(), Changes::remove)).await?;
+        }
+        Ok(())
     }
 
     /// Removes the records of what has ended in every workspace: entries of the audit log that are old enough, operations, deleted

@@ -144,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    fn key(last: char) -> Option<KeyId> {
-        Some(format!("key_018f3c2a7b4c7d3e9f6a5b4c3d2e1f0{last}").parse().unwrap())
+    fn key(last: char) -> KeyId {
+        format!("key_018f3c2a7b4c7d3e9f6a5b4c3d2e1f0{last}").parse().unwrap()
     }
 
     async fn at_once(room: &Room, who: Option<KeyId>, more: usize) -> Option<Part> {
@@ -155,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn one_key_has_half_at_most_and_another_finds_the_rest() {
         let room = Room::new(8);
-        let (hog, other) = (key('0'), key('1'));
+        let (hog, other) = (Some(key('0')), Some(key('1')));
         let mut had = Vec::new();
         for _ in 0..8 {
             had.extend(at_once(&room, hog, 1).await);
@@ -174,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn who_has_less_comes_first_and_who_asks_for_little_passes() {
         let room = Room::new(8);
-        let (hog, large, small) = (key('0'), key('1'), key('2'));
+        let (hog, large, small) = (Some(key('0')), Some(key('1')), Some(key('2')));
         let until = Instant::now() + Duration::from_secs(5);
         let first = at_once(&room, hog, 4).await.unwrap();
         let wait = |who, more| {
