@@ -157,6 +157,10 @@ impl Engine {
         let renewing = self.keep_claim(operation.clone());
         let calling = async {
             match kind {
+                OperationKind::Create | OperationKind::Start if self.supervisor.is_ending() => {
+                    let ending = ProviderError::passing("server_ends", "the server ended before it was made");
+                    Answer::of::<()>(Outcome::NotDispatched(ending), |()| None)
+                }
                 OperationKind::Create | OperationKind::Start => {
                     let spec = match spec_of(operation) {
                         Ok(spec) => spec,

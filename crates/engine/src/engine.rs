@@ -156,7 +156,10 @@ impl Engine {
     pub async fn stop(&self, grace: std::time::Duration) {
         let deadline = tokio::time::Instant::now() + grace;
         self.supervisor.end();
-        let ended = async { tokio::join!(self.stop_environments(), self.builds.close(), self.imports.close()) };
+        let ended = async {
+            tokio::join!(self.stop_environments(), self.turns.idle(), self.builds.close(), self.imports.close());
+            self.settle_left().await;
+        };
         if tokio::time::timeout_at(deadline, ended).await.is_err() {
             tracing::warn!("not everything could be stopped in time; the next start ends what is left");
         }

@@ -53,6 +53,11 @@ impl InFlight {
         let entered = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         entered.then(|| AtIt(self.clone(), id))
     }
+
+    /// Whether a task is at it.
+    pub(crate) fn is_at(&self, id: OperationId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
 }
 
 impl Drop for AtIt {

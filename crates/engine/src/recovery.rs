@@ -85,6 +85,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Interrupts the turns of this process that nobody drives any more and that no other will: their hand-over was broken off by an
+    /// end of everything. What fails is settled by the next start.
+    pub(crate) async fn settle_left(&self) {
+        let settled = async {
+            for turn in self.store.turns_unended(&self.node).await.map_err(store_failed)? {
+                let ours = turn.lease.is_some_and(|lease| lease.holder == self.server);
+                if ours && matches!(turn.state, TurnState::InProgress | TurnState::Cancelling) {
+                    self.settle_cut_off(&turn, false).await?;
+                    self.remove_note(turn.id).await?;
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        if let Err(error) = settled.await {
+            tracing::warn!(error = %error, "the next start settles what is left");
+        }
+    }
+
     /// Takes the turns over that were handed over, and interrupts the others that had begun; says how many of these there were.
     async fn recover_turns(&self, adopted: &HashSet<EnvironmentId>) -> Result<usize> {
         let unended = self.store.turns_unended(&self.node).await.map_err(store_failed)?;

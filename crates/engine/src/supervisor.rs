@@ -2,7 +2,6 @@
 //! span that names it, and the request that started it: a span of its own, since the task may outlive the request by hours.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -19,7 +18,7 @@ const OF_WORK: [&str; 3] = ["turn", "build", "operation"];
 pub(crate) struct Supervisor {
     tracker: TaskTracker,
     stopping: CancellationToken,
-    ending: AtomicBool,
+    ending: CancellationToken,
 }
 
 impl Supervisor {
@@ -49,12 +48,17 @@ impl Supervisor {
 
     /// From now on what ends is ended on purpose.
     pub(crate) fn end(&self) {
-        self.ending.store(true, Ordering::Relaxed);
+        self.ending.cancel();
     }
 
     /// Whether everything is being ended.
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.load(Ordering::Relaxed)
+        self.ending.is_cancelled()
+    }
+
+    /// Cancelled when everything is being ended.
+    pub(crate) fn ending(&self) -> CancellationToken {
+        self.ending.clone()
     }
 
     /// Ends when the server is told to stop.

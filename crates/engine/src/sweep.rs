@@ -163,28 +163,54 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops every running environment of this machine.
+    /// Stops every running environment of this machine, and those that a task is still making; from
+    /// [`Supervisor::end`](crate::supervisor::Supervisor::end) on nobody begins another.
     pub(crate) async fn stop_environments(&self) {
-        let environments = match self.store.environments_on(&self.node).await {
-            Ok(environments) => environments,
-            Err(error) => {
-                tracing::warn!(error = %error, "the environments to stop cannot be listed");
+        loop {
+            let environments = match self.store.environments_on(&self.node).await {
+                Ok(environments) => environments,
+                Err(error) => {
+                    tracing::warn!(error = %error, "the environments to stop cannot be listed");
+                    return;
+                }
+            };
+            let under_way = |environment: &Environment| {
+                let operation = environment.operation_id.filter(|operation| self.operations.is_at(*operation));
+                operation.is_some() && environment.state != EnvironmentState::Ready
+            };
+            let making = environments.iter().any(under_way);
+            let running: Vec<_> = environments.into_iter().filter(|it| it.state == EnvironmentState::Ready).collect();
+            if running.is_empty() && !making {
                 return;
             }
+            let stops = running.into_iter().map(|environment| self.stop_for_good(environment));
+            let stopped = futures_util::future::join_all(stops).await;
+            if stopped.contains(&false) {
+                return;
+            }
+            // A row may have been newer than what was read, and what was being made may be ready by now.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Stops an environment that runs; says whether that, or something else, has become of it.
+    async fn stop_for_good(&self, environment: Environment) -> bool {
+        let id = environment.id;
+        let stopped = async {
+            let operation = self.begin_operation(environment, OperationKind::Stop, None).await?;
+            // Not committed: somebody else wrote first, and the row is read again.
+            if self.store.operation_fetch(operation).await.map_err(store_failed)?.is_none() {
+                return Ok(());
+            }
+            self.carry_out(operation, &Waiting::without_end()).await.map(|_| ())
         };
-        let stops = environments.into_iter().filter(|environment| environment.state == EnvironmentState::Ready).map(
-            |environment| async move {
-                let id = environment.id;
-                let stopped = match self.begin_operation(environment, OperationKind::Stop, None).await {
-                    Ok(operation) => self.carry_out(operation, &Waiting::without_end()).await.map(|_| ()),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = stopped {
-                    tracing::warn!(environment.id = %id, error = %error, "an environment could not be stopped");
-                }
-            },
-        );
-        futures_util::future::join_all(stops).await;
+        match stopped.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(environment.id = %id, error = %error, "an environment could not be stopped");
+                false
+            }
+        }
     }
 
     /// Carries an operation out in a task of its own. A creation or start is brought to where it is known whether it happened:

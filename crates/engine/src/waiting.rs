@@ -57,7 +57,7 @@ impl Waiting {
 
     /// For a turn: at most `most`. An operation that is refused in passing is tried again for `budget` only, but once in any case.
     /// Ends when one of the tokens is cancelled.
-    pub(crate) fn of_turn(budget: Duration, most: Duration, called_off: [CancellationToken; 2]) -> Self {
+    pub(crate) fn of_turn(budget: Duration, most: Duration, called_off: [CancellationToken; 3]) -> Self {
         let now = Instant::now();
         let most = most.max(LEAST);
         let manner = Manner::Eager(now + budget.min(most));
@@ -147,8 +147,8 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(200);
 
-    fn tokens() -> [CancellationToken; 2] {
-        [CancellationToken::new(), CancellationToken::new()]
+    fn tokens() -> [CancellationToken; 3] {
+        [0; 3].map(|_| CancellationToken::new())
     }
 
     const LONG: Duration = Duration::from_mins(5);
@@ -168,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_turn_waits_for_nothing() {
-        for which in 0..2 {
+        for which in 0..3 {
             let called_off = tokens();
             let waiting = Waiting::of_turn(LONG, LONG, called_off.clone());
             let (paused, answer, ()) =

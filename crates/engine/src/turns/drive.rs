@@ -39,7 +39,7 @@ impl Engine {
         let mut pauses = Pauses::new();
         loop {
             let Err(error) = self.drive_to_end(workspace, id, admitted.take(), driving).await else { return };
-            if stopping.is_cancelled() || self.turns.handing_over().is_cancelled() {
+            if stopping.is_cancelled() || self.leaves_queued() {
                 tracing::warn!(error = %error, cause = ?error.cause, "a turn is left to the next start");
                 return;
             }
@@ -70,7 +70,7 @@ impl Engine {
         tracing::Span::current().record("session.id", tracing::field::display(rows.session.id));
         let waiting = self.waiting(&rows.turn, driving);
         loop {
-            if rows.turn.state != TurnState::Queued || self.turns.handing_over().is_cancelled() {
+            if rows.turn.state != TurnState::Queued || self.leaves_queued() {
                 return Ok(());
             }
             match self.make_ready(&mut rows, &waiting).await? {
@@ -80,7 +80,7 @@ impl Engine {
                 },
                 Readiness::LookAgain => {}
                 // It waits on in the next server process.
-                Readiness::Impossible(_) if self.turns.handing_over().is_cancelled() => return Ok(()),
+                Readiness::Impossible(_) if self.leaves_queued() => return Ok(()),
                 Readiness::Impossible(message) => {
                     return self.end_turn(&mut rows, TurnState::Failed, failed(message), Vec::new()).await;
                 }
@@ -96,7 +96,13 @@ impl Engine {
         let most = self.settings.turn_time_limit;
         let budget = turn.time_limit.map_or(most, |limit| limit.min(most));
         let (budget, bound) = (budget.saturating_sub(waited), self.settings.start_wait.saturating_sub(waited));
-        Waiting::of_turn(budget, bound, [driving.cancel.clone(), self.turns.handing_over().clone()])
+        let called_off = [driving.cancel.clone(), self.turns.handing_over().clone(), self.supervisor.ending()];
+        Waiting::of_turn(budget, bound, called_off)
+    }
+
+    /// Whether this process begins no turn any more: those that are queued stay so.
+    pub(super) fn leaves_queued(&self) -> bool {
+        self.turns.handing_over().is_cancelled() || self.supervisor.is_ending()
     }
 
     pub(crate) async fn turn_row(&self, workspace: WorkspaceId, id: TurnId) -> Result<Turn> {

@@ -2,7 +2,7 @@
 //! its turn is cancelled.
 //!
 //! The runtime keeps what is not acknowledged. A script whose connection is lost is therefore taken up again where the log ends,
-//! here a few times and after a hand-over by the next server process.
+//! here a few times and after a hand-over by the next server process. When everything ends, nobody waits for what it has to say.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::hub::Topic;
 
 /// The most output that goes into the log at once, in bytes.
-const BATCH: usize = 512 << 10;
+const BATCH: usize = 256 << 10;
 
 /// How often one script's connection may be lost.
 const LOSSES: u32 = 20;
@@ -98,6 +98,7 @@ impl Engine {
         let (turn, session, environment) = (rows.turn.id, rows.session.id, rows.environment.id);
         let owner = Owner::from(&rows.turn);
         let (stopping, handing_over) = (self.supervisor.stopping(), self.turns.handing_over());
+        let ending = self.supervisor.ending();
         let mut display = Display::new(self.clone(), rows);
         let mut renewal = tokio::time::interval_at(Instant::now() + Lease::RENEWAL, Lease::RENEWAL);
         let (mut killed, mut losses, mut over, mut acknowledged) = (false, 0, None, 0);
@@ -122,6 +123,7 @@ impl Engine {
                 () = display.done(), if !display.is_free() => continue,
                 () = driving.cancel.cancelled(), if !killed => Next::Cancelled,
                 () = handing_over.cancelled() => break End::HandedOver,
+                () = ending.cancelled() => break End::Lost(RuntimeError::Lost("the server ends".to_owned())),
                 _ = renewal.tick(), if display.is_free() => {
                     display.renew();
                     continue;
@@ -177,6 +179,9 @@ impl Engine {
         let name = turn.to_string();
         for pause in PAUSES {
             tokio::time::sleep(pause).await;
+            if self.supervisor.is_ending() {
+                return None;
+            }
             // An environment that has ended took its script with it.
             if !self.provider.inspect(environment).await.is_ok_and(|observed| observed.running) {
                 return None;

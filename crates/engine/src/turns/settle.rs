@@ -73,8 +73,14 @@ impl Engine {
                 } else {
                     tracing::warn!(error = %error, "a turn lost its runtime");
                 }
-                let (reached, rows) = tokio::join!(self.provider.limits_reached(environment, true), shown_and_kept);
-                unruly = self.end_tree(environment).await.is_err();
+                let (reached, rows) = if stopping {
+                    // Its environment is being ended by whoever ends everything.
+                    (Vec::new(), shown_and_kept.await)
+                } else {
+                    let told = tokio::join!(self.provider.limits_reached(environment, true), shown_and_kept);
+                    unruly = self.end_tree(environment).await.is_err();
+                    told
+                };
                 (rows, judge_lost(&reached, stopping))
             }
             End::HandedOver => return Ok(()),

@@ -67,7 +67,7 @@ impl Engine {
     ) -> Result<Option<Box<Rows>>> {
         let prepared = self.prepare_script(&rows).await;
         let (runtime, request) = match prepared {
-            Ok(prepared) if !self.turns.handing_over().is_cancelled() => prepared,
+            Ok(prepared) if !self.leaves_queued() => prepared,
             prepared => {
                 self.give_back(&rows, started).await?;
                 return prepared.map(|_| None);
