@@ -5,8 +5,10 @@
 //! same whatever pieces the text comes in.
 //!
 //! ```text
-//! 17.1.2.120.9f3a2b1c      number . item . step . bytes of the text by then . what they were
+//! 17.1.2.120.9f3a2b1c07d5      number . item . step . bytes of the text by then . what they were, and a sum over all of this
 //! ```
+//!
+//! The sum is there so that a damaged id is refused and not taken for one of a text that has become another.
 //!
 //! A stream that goes on is made from the beginning, and what stands at that place or before it is left out; of a piece that goes
 //! across it, the rest is sent. A bare number is understood as well while the turn runs, and for the events before any text
@@ -66,8 +68,10 @@ impl Seen {
             step: u8::try_from(plain(parts.next()?)?).ok()?,
             bytes: plain(parts.next()?)?,
         };
-        let said = Said(u32::from_str_radix(parts.next()?, 16).ok()?);
-        parts.next().is_none().then_some(Self { number, place: Some((position, said)) })
+        let said = Said(u32::from_str_radix(parts.next()?.get(..8)?, 16).ok()?);
+        let seen = Self { number, place: Some((position, said)) };
+        // What was written is what is read: nothing but that has its sum.
+        (seen.to_string() == text.trim()).then_some(seen)
     }
 
     /// Refuses what cannot be gone on behind, in a turn that has ended or has not.
@@ -88,11 +92,12 @@ fn plain(text: &str) -> Option<u64> {
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.number)?;
-        if let Some((Position { item, step, bytes }, Said(said))) = self.place {
-            write!(f, ".{item}.{step}.{bytes}.{said:08x}")?;
-        }
-        Ok(())
+        let Some((Position { item, step, bytes }, Said(said))) = self.place else {
+            return write!(f, "{}", self.number);
+        };
+        let plain = format!("{}.{item}.{step}.{bytes}.{said:08x}", self.number);
+        let Said(sum) = Said::NOTHING.and(&plain);
+        write!(f, "{plain}{:04x}", (sum >> 16) ^ (sum & 0xffff))
     }
 }
 
@@ -274,10 +279,16 @@ mod tests {
         assert_eq!((text(&rest).as_str(), rest[0].0.sequence_number), ("c", 4));
         assert!(seen.check(true).is_ok() && Seen::parse("4").unwrap().check(false).is_ok());
         assert!(Seen::parse("4").unwrap().check(true).is_err());
-        for wrong in
-            ["", "x", "-1", "1.2", "1.2.3.4", "1.2.3.4.zz", "1.1.2.3.0.5", "18446744073709551615", "1.1.999.0.0"]
-        {
+        let wrong =
+            ["", "x", "-1", "1.2", "1.2.3.4", "1.2.3.4.zz", "1.1.2.3.0.5", "18446744073709551615", "1.1.999.0.0"];
+        for wrong in wrong.into_iter().chain(["4.1.2.7.deadbeef", "4.1.2.7.deadbeef0000"]) {
             assert_eq!(Seen::parse(wrong), None, "{wrong}");
+        }
+        let id = sent(None, &["abc"])[2].1.to_string();
+        for at in 0..id.len() {
+            let damaged = id.as_bytes()[at] ^ 1;
+            let damaged = [&id[..at], &char::from(damaged).to_string(), &id[at + 1..]].concat();
+            assert_eq!(Seen::parse(&damaged), None, "{damaged} for {id}");
         }
     }
 }

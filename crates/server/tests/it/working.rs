@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{Ran, needs_root};
@@ -38,8 +39,8 @@ fn session_of(ran: &Ran) -> String {
     line.to_owned()
 }
 
-fn interrupt(process: &std::process::Child) {
-    rustix::process::kill_process(rustix::process::Pid::from_child(process), rustix::process::Signal::INT).unwrap();
+fn send(process: &std::process::Child, signal: Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(process), signal).unwrap();
 }
 
 #[test]
@@ -301,12 +302,14 @@ fn an_interrupt_cancels_and_a_crash_is_told() {
         assert_eq!(&line, b"started\n");
         process
     };
-    let process = started(&server);
-    interrupt(&process);
-    let ended = process.wait_with_output().unwrap();
-    let errors = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{errors}");
-    assert!(errors.contains("the task was cancelled"), "{errors}");
+    for signal in [Signal::INT, Signal::TERM] {
+        let process = started(&server);
+        send(&process, signal);
+        let ended = process.wait_with_output().unwrap();
+        let errors = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{signal:?}: {errors}");
+        assert!(errors.contains("the task was cancelled"), "{signal:?}: {errors}");
+    }
 
     let process = started(&server);
     server.kill();
@@ -356,7 +359,7 @@ fn a_build_can_be_cancelled_and_a_crash_of_the_server_ends_it_with_its_reason() 
     let running = "hint: its first build is running: stead project log slow\n";
     assert!(early.status == 125 && early.stderr.ends_with(running), "{}", early.stderr);
     // Ctrl-C ends a client that follows, and the build goes on.
-    interrupt(&first.0);
+    send(&first.0, Signal::INT);
     let left = errors_with(first, 130);
     let said = "build 1 goes on: `stead project log slow` follows it, `stead project cancel slow` ends it";
     assert!(left.contains(said), "{left}");
