@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 
 /// How long a killer waits for the kernel to end what it has killed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,6 +52,12 @@ pub(crate) fn processor_ms(pid: Pid) -> Option<u64> {
 /// Whether a process stands still because a signal has stopped it.
 pub(crate) fn is_stopped(pid: Pid) -> bool {
     stat(pid.as_raw_nonzero().get()).is_some_and(|stat| matches!(stat.state, b'T' | b't'))
+}
+
+/// Whether a child has stopped since this was last asked, and stands still.
+pub(crate) fn has_just_stopped(pid: Pid) -> bool {
+    let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    rustix::process::waitid(WaitId::Pid(pid), look).is_ok_and(|status| status.is_some())
 }
 
 fn table() -> Vec<Process> {

@@ -36,6 +36,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// its means away, and what it has not killed by then process 1 kills.
 const OVERDUE: Duration = Duration::from_secs(3);
 
+/// How often code of the environment may stop its command's supervisor before that is taken for an attempt to go unwatched.
+const STOPS: u32 = 16;
+
 /// Who waits for a command: a connection and a stream on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -60,6 +63,8 @@ pub(crate) struct Exec {
     killed: Option<ExitReason>,
     /// When the supervisor must have reported the end.
     overdue: Option<Overdue>,
+    /// How often its supervisor was found stopped.
+    stops: u32,
     ended: Option<(Ended, Instant)>,
     /// Nothing more comes from the command that anybody wants.
     finished: bool,
@@ -101,6 +106,7 @@ impl Exec {
             discarding: false,
             killed: None,
             overdue: None,
+            stops: 0,
             ended: None,
             finished: false,
             kept,
@@ -195,6 +201,22 @@ impl Exec {
             // It may just have ended by itself.
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
+    }
+
+    /// Has a supervisor go on that code of the environment has stopped: a command is not under way for as long as it likes because
+    /// nobody looks. One that is stopped again and again is killed, which ends the command.
+    pub(crate) fn keep_watched(&mut self) {
+        let Some(pid) = self.supervisor_pid().and_then(Pid::from_raw) else { return };
+        if self.ended.is_some() || !processes::has_just_stopped(pid) {
+            return;
+        }
+        self.stops += 1;
+        let signal = if self.stops > STOPS { Signal::KILL } else { Signal::CONT };
+        if signal == Signal::KILL {
+            self.killed.get_or_insert(ExitReason::Killed);
+        }
+        // It may just have ended by itself.
+        let _ = rustix::process::kill_process(pid, signal);
     }
 
     /// Data of the stream: script first, then standard input.

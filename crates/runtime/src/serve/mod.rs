@@ -245,6 +245,7 @@ impl Runtime {
             Source::ChildSignal => {
                 self.child_signal.take();
                 processes::reap(|_, _| {});
+                self.execs.values_mut().for_each(Exec::keep_watched);
             }
             Source::Termination => self.ending |= self.termination.take(),
             Source::Connection(id) => {
