@@ -207,7 +207,7 @@ fn a_take_over_that_cannot_succeed_leaves_the_server_as_it_is() {
     needs_root!();
     let server = TestServer::start(&[]);
     for (arguments, why) in [
-        (&["--take-over", "--runtime", "/nonexistent/runtime"][..], "/nonexistent/runtime is not there"),
+        (&["--take-over", "--runtime", "/nonexistent/runtime"][..], "/nonexistent/runtime"),
         (&[][..], "--take-over"),
     ] {
         let tried = server.tried(arguments);
