@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
 use stead_domain::network::NetworkPolicy;
 use stead_domain::ports::{BuildSandboxes, Provider, StartSpec};
 use stead_domain::{EnvironmentId, OperationId, WorkspaceId};
@@ -182,7 +183,9 @@ async fn the_death_of_process_1_is_noticed() {
 #[tokio::test]
 async fn a_runtime_that_does_not_speak_leaves_nothing() {
     let mut fixture = Fixture::new();
-    fixture.config.runtime = stead_provider_native::RuntimeProgram::File { path: "/bin/true".into(), sha256: None };
+    // The expected program, so nobody asks whether it is a runtime at all.
+    let sha256 = Some(Sha256::digest(fs::read("/bin/true").unwrap()).into());
+    fixture.config.runtime = stead_provider_native::RuntimeProgram::File { path: "/bin/true".into(), sha256 };
     let provider = fixture.open();
     let environment = EnvironmentId::new(&Ids);
     let outcome = provider.create(OperationId::new(&Ids), environment, WorkspaceId::new(&Ids), &plain()).await;
