@@ -206,10 +206,9 @@ fn a_server_that_hangs_is_waited_for_only_so_long_and_never_killed() {
 fn a_take_over_that_cannot_succeed_leaves_the_server_as_it_is() {
     needs_root!();
     let server = TestServer::start(&[]);
-    for (arguments, why) in [
-        (&["--take-over", "--runtime", "/nonexistent/runtime"][..], "/nonexistent/runtime"),
-        (&[][..], "--take-over"),
-    ] {
+    for (arguments, why) in
+        [(&["--take-over", "--runtime", "/nonexistent/runtime"][..], "/nonexistent/runtime"), (&[][..], "--take-over")]
+    {
         let tried = server.tried(arguments);
         assert!(tried.status == 1 && tried.stderr.contains(why), "{arguments:?}: {}", tried.stderr);
         assert_eq!(server.ran(&["session", "list"]).status, 0);
