@@ -16,7 +16,8 @@ use crate::run_directory::{EGRESS_DIRECTORY, EGRESS_SOCKET};
 
 /// The runtime's C library gives long buffers back when they are freed, each time: by itself it comes to keep those of a size it has
 /// seen, and there is a runtime in every idle session.
-const ALLOCATOR: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=32768:glibc.malloc.trim_threshold=65536");
+const ALLOCATOR: (&str, &str) =
+    ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=32768:glibc.malloc.trim_threshold=65536");
 const HOSTNAME: &str = "stead";
 /// Where the directory with the egress proxy's socket appears inside.
 const EGRESS_INSIDE: &str = "/run/egress";
