@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const IDLE_PAUSE: Duration = Duration::from_secs(10);
 /// The most time between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// Growth between two looks that is no more than what programs always write, in bytes.
+/// Growth that is no more than what programs always write, in bytes.
 const USUAL_GROWTH: u64 = 16 << 20;
 /// A look that takes long is followed by a pause this many times as long.
 const PAUSE_PER_LOOK: u32 = 20;
@@ -109,13 +109,33 @@ impl Quota {
     }
 }
 
+/// How much a sandbox has written since there was last room enough, so that it is not held against one that many wrote a little.
+#[derive(Debug)]
+struct Growth {
+    before: u64,
+}
+
+impl Growth {
+    /// The shortage, if this one has its part in it. What it has then is not held against the commands that come later.
+    fn judge(&mut self, bytes: u64, shortage: Option<Reached>) -> Option<Reached> {
+        let is_usual = bytes.saturating_sub(self.before) <= USUAL_GROWTH;
+        if is_usual && shortage.is_some() {
+            self.before = self.before.min(bytes);
+            return None;
+        }
+        self.before = bytes;
+        shortage
+    }
+}
+
 /// Looks until the sandbox has ended. A sandbox that used no processor time since the last look has written nothing; where nobody
 /// counts that, every look is taken. What is seen of an earlier command is not held against the one that has begun meanwhile.
 pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
     let quota = Arc::new(quota);
     let mut pause = PAUSE;
     let mut processor_time = None;
-    let mut before = u64::MAX;
+    let (at_first, _) = quota.before();
+    let mut growth = Growth { before: at_first.bytes };
     loop {
         let mut next = Instant::now() + pause;
         loop {
@@ -148,8 +168,7 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
             continue;
         };
         processor_time = used;
-        let grown = usage.bytes.saturating_sub(std::mem::replace(&mut before, usage.bytes));
-        let short = (grown > USUAL_GROWTH).then(|| quota.shortage(sandbox.host.config.disk_reserve)).flatten();
+        let short = growth.judge(usage.bytes, quota.shortage(sandbox.host.config.disk_reserve));
         pause = (took * PAUSE_PER_LOOK).clamp(PAUSE, LONGEST_PAUSE);
         if sandbox.ledger.period() != period {
             // What the look was taken for may be over; the next one must not be spared.
@@ -165,5 +184,27 @@ pub(crate) async fn watch(sandbox: Arc<Sandbox>, quota: Quota) {
             // A link that is lost here is lost for every command as well.
             let _ = client.kill_all().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_filled_the_disk_is_told_from_who_was_there() {
+        let (short, mib) = (Some(Reached::DiskShort { reserve: 1 }), 1_u64 << 20);
+        let mut growth = Growth { before: 100 * mib };
+        // Before anybody has looked.
+        assert_eq!(growth.judge(700 * mib, short), short);
+        assert_eq!(growth.judge(701 * mib, short), None, "it was ended for that");
+        // A little at a time, as soon as room is short.
+        assert_eq!(growth.judge(710 * mib, short), None);
+        assert_eq!(growth.judge(718 * mib, short), short);
+        // Enough room, and what was written then is nobody's fault.
+        assert_eq!(growth.judge(900 * mib, None), None);
+        assert_eq!(growth.judge(901 * mib, short), None);
+        assert_eq!(growth.judge(10 * mib, short), None);
+        assert_eq!(growth.judge(30 * mib, short), short);
     }
 }

@@ -79,7 +79,14 @@ pub fn leftovers(data: &Path, run: &Path, cgroup_prefix: &str, slots: u32) -> io
     let leases = Slots::read_all(&data.join("environments/slots"))?;
     let launches = launches(run)?;
     let search = Search { leases: leases.into_iter().collect(), launches, found: BTreeSet::new() };
-    search.everything(data, run, cgroup_prefix, slots).map(|found| found.into_iter().collect())
+    let mut found: Vec<_> = search.everything(data, run, cgroup_prefix, slots)?.into_iter().collect();
+    in_order(&mut found);
+    Ok(found)
+}
+
+/// Numbers by their value: slots and processes.
+fn in_order(found: &mut [Leftover]) {
+    found.sort_by_cached_key(|one| (one.kind, one.name.parse::<u64>().ok(), one.name.clone()));
 }
 
 struct Search {
@@ -162,7 +169,8 @@ impl Search {
     fn mounts(&mut self, directories: &[&Path]) -> io::Result<()> {
         for line in fs::read_to_string("/proc/self/mountinfo")?.lines() {
             let Some(place) = line.split(' ').nth(4).map(Path::new) else { continue };
-            if directories.iter().any(|directory| place.starts_with(directory)) {
+            // A directory that is a file system of its own is where the operator put it.
+            if directories.iter().any(|directory| place.starts_with(directory) && place != *directory) {
                 let owner = place.components().find_map(|part| environment_of(part.as_os_str().to_str()?));
                 let owner = owner.map_or(Owner::Nobody, |environment| Owner::Environment { environment });
                 self.add(LeftoverKind::Mount, text(place), line, owner);
@@ -242,4 +250,20 @@ fn user_of(pid: i32) -> Option<u32> {
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_in_order() {
+        let slot = |name: &str| {
+            let (name, detail) = (name.to_owned(), String::new());
+            Leftover { kind: LeftoverKind::Slot, name, detail, owner: Owner::Nobody }
+        };
+        let mut found = ["10", "0", "9", "100"].map(slot);
+        in_order(&mut found);
+        assert_eq!(found.map(|one| one.name), ["0", "9", "10", "100"]);
+    }
 }

@@ -4,11 +4,13 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::DupFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::removal;
@@ -29,16 +31,31 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
     path: PathBuf,
-    descriptor: OwnedFd,
+    /// Its number stays the same, whatever it is a descriptor of.
+    descriptor: Mutex<OwnedFd>,
+    number: RawFd,
+}
+
+/// Opens the directory, making it when it is missing.
+fn opened(path: &Path) -> io::Result<OwnedFd> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 impl RunDirectory {
     /// Opens the directory, making it when it is missing.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { path: path.to_path_buf(), descriptor })
+        let descriptor = opened(path)?;
+        let number = descriptor.as_raw_fd();
+        Ok(Self { path: path.to_path_buf(), descriptor: Mutex::new(descriptor), number })
+    }
+
+    /// Makes the directory again after somebody has removed it. What was in it is lost, and the next things can be made.
+    fn restore(&self) -> io::Result<()> {
+        let mut descriptor = self.descriptor.lock().unwrap_or_else(PoisonError::into_inner);
+        tracing::error!(path = %self.path.display(), "the run directory was removed while the server runs; it is made again");
+        Ok(rustix::io::dup3(opened(&self.path)?, &mut descriptor, DupFlags::CLOEXEC)?)
     }
 
     /// Where a sandbox's things lie, for other processes.
@@ -48,7 +65,7 @@ impl RunDirectory {
 
     /// A socket of a sandbox, short enough for an address; for this process alone, while `self` lives.
     pub(crate) fn socket(&self, name: &str, socket: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/{name}/{socket}", self.descriptor.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}/{name}/{socket}", self.number))
     }
 
     /// Listens on a socket that nobody has bound, with the mode that the process gives to what it makes.
@@ -83,7 +100,11 @@ impl RunDirectory {
     /// Makes a sandbox's directory anew.
     pub(crate) fn make(&self, name: &str) -> io::Result<()> {
         removal::remove(&self.of(name))?;
-        DirBuilder::new().mode(0o700).create(self.of(name))
+        let make = || DirBuilder::new().mode(0o700).create(self.of(name));
+        match make() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.restore().and_then(|()| make()),
+            made => made,
+        }
     }
 
     /// Removes a sandbox's directory; one that does not exist is no error.
@@ -95,5 +116,23 @@ impl RunDirectory {
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(&self.path)?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_removed_is_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let run = RunDirectory::open(&root.path().join("run")).unwrap();
+        run.make("e0").unwrap();
+        let before = run.socket("e0", RUNTIME_SOCKET);
+        fs::remove_dir_all(root.path().join("run")).unwrap();
+        run.make("e0").unwrap();
+        assert_eq!(run.socket("e0", RUNTIME_SOCKET), before);
+        let _listening = run.listen("e0", RUNTIME_SOCKET).unwrap();
+        assert!(root.path().join("run/e0").join(RUNTIME_SOCKET).exists());
     }
 }

@@ -44,5 +44,31 @@ fn described(found: &[Leftover]) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{}", printable(&line));
     }
-    if text.is_empty() { "nothing\n".to_owned() } else { text }
+    if text.is_empty() {
+        return "nothing\n".to_owned();
+    }
+    let nobodys = found.iter().filter(|one| one.owner == Owner::Nobody).count();
+    let _ = match nobodys {
+        0 => writeln!(text, "nothing of it is nobody's"),
+        count => writeln!(text, "{count} of these {} nobody's", if count == 1 { "is" } else { "are" }),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_whether_anything_is_nobodys() {
+        let one = |owner| {
+            let (name, detail) = ("1".to_owned(), String::new());
+            Leftover { kind: LeftoverKind::Slot, name, detail, owner }
+        };
+        let last = |found: &[Leftover]| described(found).lines().last().unwrap_or_default().to_owned();
+        assert_eq!(last(&[]), "nothing");
+        assert_eq!(last(&[one(Owner::Egress)]), "nothing of it is nobody's");
+        assert_eq!(last(&[one(Owner::Egress), one(Owner::Nobody)]), "1 of these is nobody's");
+        assert_eq!(last(&[one(Owner::Nobody), one(Owner::Nobody)]), "2 of these are nobody's");
+    }
 }
