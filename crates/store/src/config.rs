@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sqlx::postgres::PgConnectOptions;
 
@@ -58,6 +59,13 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
+/// Somebody who can make room on the database's disk when it is full.
+pub trait Relief: fmt::Debug + Send + Sync {
+    /// A write failed; `is_full` when the database said that this was for want of room. Says whether there is more room now, so
+    /// that the same may be tried once more. Called by the one task that writes, which waits: it must not take long.
+    fn make_room(&self, is_full: bool) -> bool;
+}
+
 /// What the store needs to know to open.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
@@ -68,17 +76,24 @@ pub struct StoreConfig {
     /// Who the only server of the database is, in a few words for others that want it. Without, any number may write: a
     /// database takes that, a server that remembers what it read does not.
     pub sole: Option<String>,
+    /// Who is asked for room when there is none.
+    pub relief: Option<Arc<dyn Relief>>,
 }
 
 impl StoreConfig {
     /// The database with the default number of connections, and nobody's alone.
     pub fn new(url: DatabaseUrl) -> Self {
-        Self { url, readers: 4, sole: None }
+        Self { url, readers: 4, sole: None, relief: None }
     }
 
     /// The same for a server that is the only one, and is called this.
     pub fn sole(self, server: impl Into<String>) -> Self {
         Self { sole: Some(server.into()), ..self }
+    }
+
+    /// The same with somebody who makes room.
+    pub fn relieved(self, relief: Arc<dyn Relief>) -> Self {
+        Self { relief: Some(relief), ..self }
     }
 }
 

@@ -118,6 +118,32 @@ fn is_busy(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| code & 0xff == SQLITE_BUSY)
 }
 
+/// How a write failed that was refused or lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// For want of room on the disk.
+    pub(crate) is_full: bool,
+    /// Nothing of the transaction can have become durable.
+    pub(crate) is_undone: bool,
+}
+
+impl Fault {
+    /// What an error says that has the driver's in its chain.
+    pub(crate) fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+                let code = error.as_database_error().and_then(|error| Some(error.code()?.into_owned()));
+                // SQLITE_FULL and PostgreSQL's `disk_full`; SQLITE_ERROR, when the former took the savepoints with it.
+                let is_full = matches!(code.as_deref(), Some("13" | "53100"));
+                return Self { is_full, is_undone: is_full || code.as_deref() == Some("1") };
+            }
+            next = error.source();
+        }
+        Self { is_full: false, is_undone: false }
+    }
+}
+
 async fn in_time<T>(work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, DriverError> {
     match tokio::time::timeout(DEADLINE, work).await {
         Ok(result) => Ok(result?),

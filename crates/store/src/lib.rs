@@ -22,6 +22,6 @@ mod store;
 mod table;
 mod writer;
 
-pub use config::{DatabaseUrl, DatabaseUrlError, StoreConfig};
+pub use config::{DatabaseUrl, DatabaseUrlError, Relief, StoreConfig};
 pub use migrations::OpenError;
 pub use store::{SqlStore, StoreStats, check};

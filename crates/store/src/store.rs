@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
-use stead_domain::{Timestamp, WorkspaceId};
 use stead_domain::ports::{Clock, StoreError};
+use stead_domain::{Timestamp, WorkspaceId};
 
 use crate::claim::{Claim, ClaimError};
 use crate::columns::{Reader, RowError};
@@ -84,6 +84,7 @@ impl SqlStore {
             connection: Some(connection),
             claim,
             taken: taken.clone(),
+            relief: config.relief.clone(),
             clock: Arc::clone(&clock),
             counters: Arc::clone(&counters),
         };

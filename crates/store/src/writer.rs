@@ -21,8 +21,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::apply::{Refusal, apply};
 use crate::claim::{Claim, ClaimError};
 use crate::columns::Reader;
-use crate::config::DatabaseUrl;
-use crate::driver::{Connection, DriverError};
+use crate::config::{DatabaseUrl, Relief};
+use crate::driver::{Connection, DriverError, Fault};
 
 /// Commits in one transaction at most.
 const GROUP: usize = 256;
@@ -37,6 +37,8 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) const DATABASE_CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 type Answer = oneshot::Sender<Result<Committed, CommitError>>;
+/// When a group became durable, and what came of each commit in it.
+type Outcomes = (Timestamp, Vec<Result<u64, Refusal>>);
 
 enum Message {
     Commit(Changes, Answer),
@@ -70,6 +72,8 @@ pub(crate) struct Writer {
     pub(crate) claim: Option<Claim>,
     /// Whether another server has it.
     pub(crate) taken: Taken,
+    /// Who is asked for room when there is none.
+    pub(crate) relief: Option<Arc<dyn Relief>>,
     /// The clock of a database that has none of its own.
     pub(crate) clock: Arc<dyn Clock>,
     /// What it counts.
@@ -188,7 +192,7 @@ impl Writer {
     /// Carries out a group and answers everybody in it.
     async fn group(&mut self, changes: &[Changes], answers: Vec<Answer>) {
         // A caller that stopped waiting is not an error: its commit stands or falls with the others.
-        match self.carry_out(changes).await {
+        match self.carry_out_with_room(changes).await {
             Ok((at, outcomes)) => {
                 for (outcome, answer) in outcomes.into_iter().zip(answers) {
                     let _ = answer.send(match outcome {
@@ -207,8 +211,29 @@ impl Writer {
         }
     }
 
+    /// Once more when that was for want of room and somebody has made some.
+    async fn carry_out_with_room(&mut self, changes: &[Changes]) -> Result<Outcomes, ClaimError> {
+        let outcome = self.carry_out(changes).await;
+        let Some(relief) = &self.relief else { return outcome };
+        let fault = match &outcome {
+            Err(error) => Some(Fault::of(error)),
+            Ok((_, outcomes)) => {
+                let failed = outcomes.iter().find_map(|outcome| match outcome {
+                    Err(Refusal::Failed(error)) => Some(Fault::of(error.as_ref())),
+                    _ => None,
+                });
+                let is_undone = outcomes.iter().all(Result::is_err);
+                failed.map(|fault| Fault { is_undone: is_undone && fault.is_undone, ..fault })
+            }
+        };
+        match fault {
+            Some(fault) if relief.make_room(fault.is_full) && fault.is_undone => self.carry_out(changes).await,
+            _ => outcome,
+        }
+    }
+
     /// On an error the connection is dropped, and with it the transaction unless its commit had arrived.
-    async fn carry_out(&mut self, changes: &[Changes]) -> Result<(Timestamp, Vec<Result<u64, Refusal>>), ClaimError> {
+    async fn carry_out(&mut self, changes: &[Changes]) -> Result<Outcomes, ClaimError> {
         let mut connection = self.begun().await?;
         let outcome = tokio::time::timeout(DEADLINE, self.transaction(&mut connection, changes)).await;
         let outcome = outcome.map_err(|_| DriverError::Late)?.map_err(DriverError::from)?;
@@ -277,11 +302,7 @@ impl Writer {
         }
     }
 
-    async fn transaction(
-        &self,
-        connection: &mut Connection,
-        changes: &[Changes],
-    ) -> Result<(Timestamp, Vec<Result<u64, Refusal>>), sqlx::Error> {
+    async fn transaction(&self, connection: &mut Connection, changes: &[Changes]) -> Result<Outcomes, sqlx::Error> {
         // A commit that is alone in its group is the whole transaction and needs no savepoint.
         let alone = changes.len() == 1;
         let mut outcomes = Vec::with_capacity(changes.len());

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -15,11 +16,11 @@ use stead_face_stead::wire;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::gate::gate;
+use super::gate::{gate, without_room};
 use super::hosts::Hosts;
 use super::monitoring::{Monitoring, is_monitoring};
 use super::observed::observe;
-use super::request::{is_stead, is_uhp, is_unserved};
+use super::request::{is_stead, is_uhp, is_unserved, takes_room};
 use super::upload;
 use super::wiring::Parts;
 use crate::config::Settings;
@@ -39,6 +40,7 @@ pub(super) fn app(
     address: SocketAddr,
     stopping: CancellationToken,
     monitoring: Monitoring,
+    short: Arc<AtomicBool>,
 ) -> anyhow::Result<Router> {
     let provider = parts.engine.provider();
     let server = wire::Server {
@@ -60,7 +62,7 @@ pub(super) fn app(
         let monitoring = monitoring.clone();
         async move { monitoring.answer(request).await }
     });
-    Ok(compose(uhp, stead, watched, Hosts::new(address, &settings.server.hosts), stopping))
+    Ok(compose(uhp, stead, watched, Hosts::new(address, &settings.server.hosts), stopping, short))
 }
 
 /// The document that describes every route of every face.
@@ -71,11 +73,22 @@ fn document() -> Result<serde_json::Value, DocumentError> {
         .write()
 }
 
-fn compose(uhp: Router, stead: Router, watched: Router, hosts: Hosts, stopping: CancellationToken) -> Router {
+fn compose(
+    uhp: Router,
+    stead: Router,
+    watched: Router,
+    hosts: Hosts,
+    stopping: CancellationToken,
+    short: Arc<AtomicBool>,
+) -> Router {
     let by_path = move |request: Request| {
         let (uhp, stead, watched, stopping) = (uhp.clone(), stead.clone(), watched.clone(), stopping.clone());
+        let short = short.load(Ordering::SeqCst);
         async move {
             let path = request.uri().path();
+            if short && takes_room(request.method(), path) && (is_uhp(path) || is_stead(path)) {
+                return without_room(path);
+            }
             let face = if is_uhp(path) {
                 uhp
             } else if is_stead(path) {
@@ -148,10 +161,11 @@ mod tests {
         panic!("the secret words of a panic")
     }
 
-    fn router() -> Router {
+    fn router(short: bool) -> Router {
         let uhp = Router::new().route("/v1/uhp", get(|| async { "uhp" })).route("/v1/panic", get(panics));
         let stead = Router::new().route("/stead/v1/server", get(|| async { "stead" }));
-        compose(uhp, stead, Router::new(), Hosts::new("127.0.0.1:1".parse().unwrap(), &[]), CancellationToken::new())
+        let hosts = Hosts::new("127.0.0.1:1".parse().unwrap(), &[]);
+        compose(uhp, stead, Router::new(), hosts, CancellationToken::new(), Arc::new(AtomicBool::new(short)))
     }
 
     async fn ask(method: Method, path: &str, host: Option<&str>) -> (u16, http::HeaderMap, String) {
@@ -159,7 +173,7 @@ mod tests {
         if let Some(host) = host {
             request = request.header("host", host);
         }
-        let response = router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let response = router(false).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         (parts.status.as_u16(), parts.headers, String::from_utf8(body.to_vec()).unwrap())
@@ -191,6 +205,25 @@ mod tests {
             assert_eq!(headers["x-content-type-options"], "nosniff");
             assert_eq!(headers["x-request-id"].len(), 32);
             assert_eq!(headers.contains_key("uhp-version"), path.starts_with("/v1/"), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_room_new_work_alone_is_refused() {
+        for (method, path, status) in [
+            (Method::POST, "/v1/uhp", 503),
+            (Method::PUT, "/stead/v1/server", 503),
+            (Method::PATCH, "/v1/uhp", 503),
+            (Method::GET, "/v1/uhp", 200),
+            (Method::DELETE, "/v1/uhp", 405),
+            (Method::POST, "/v1/x/cancel", 404),
+            (Method::POST, "/stead/v1/collect", 404),
+            (Method::POST, "/", 405),
+        ] {
+            let request = Request::builder().method(&method).uri(path).header("host", "localhost:1");
+            let response = router(true).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(response.status().as_u16(), status, "{method} {path}");
+            assert_eq!(response.headers().contains_key("retry-after"), status == 503, "{method} {path}");
         }
     }
 

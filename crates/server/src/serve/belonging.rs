@@ -63,8 +63,10 @@ pub(super) async fn check(data: &Path, url: &DatabaseUrl) -> anyhow::Result<()> 
 /// What would be lost, and says so by being there.
 fn lost(data: &Path) -> Vec<String> {
     let environments = data.join(ENVIRONMENTS);
-    let used = std::fs::read_dir(&environments).is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name() != SLOTS));
-    let found = [(data.join(NAME), data.join(NAME).exists()), (data.join(KEY), data.join(KEY).exists()), (environments, used)];
+    let used =
+        std::fs::read_dir(&environments).is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name() != SLOTS));
+    let found =
+        [(data.join(NAME), data.join(NAME).exists()), (data.join(KEY), data.join(KEY).exists()), (environments, used)];
     found.into_iter().filter(|(_, there)| *there).map(|(path, _)| path.display().to_string()).collect()
 }
 

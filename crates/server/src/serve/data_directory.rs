@@ -99,6 +99,11 @@ fn holder_of(file: &File) -> String {
     holder.unwrap_or_else(unknown)
 }
 
+/// What is left on the disk of a directory for any user, in bytes. Blocking.
+pub(super) fn room(path: &Path) -> Option<u64> {
+    rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 /// Writes something to the disk of the data directory and removes it: whether a server that starts there now could write down
 /// what it must. Blocking.
 pub(super) fn try_to_write(path: &Path) -> anyhow::Result<()> {
@@ -121,8 +126,7 @@ const ROOM: u64 = 64 << 10;
 
 /// Says of an error that the disk beneath the data directory is full, if it is: what fails first may be anything.
 pub(super) fn say_if_full(error: anyhow::Error, path: &Path) -> anyhow::Error {
-    let is_full = rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM);
-    if !is_full {
+    if room(path).is_none_or(|left| left >= ROOM) {
         return error;
     }
     error.context(format!(

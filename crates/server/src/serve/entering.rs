@@ -4,11 +4,13 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::net::{TcpListener, TcpSocket};
 
+use super::ballast::Ballast;
 use super::control::{self, Leaving};
 use super::data_directory::{self, Claim, DataDirectory};
 use super::{belonging, native};
@@ -27,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) directory: DataDirectory,
+    /// What keeps room back on its disk.
+    pub(super) ballast: Arc<Ballast>,
     pub(super) listener: TcpListener,
     pub(super) address: SocketAddr,
     /// Where numbers and health are shown besides, if they are.
@@ -43,11 +47,13 @@ struct Sockets {
 /// Takes the data directory and the address, or fails.
 pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Result<Entered> {
     let path = &settings.data_directory;
-    let (directory, sockets) = match claim(path).await? {
+    let (directory, sockets, ballast) = match claim(path).await? {
         // Before the parts start anything: an address that is taken is found out first, and connections made meanwhile wait.
         Claim::Ours(directory) => {
+            // Reading the database may take room as well.
+            let ballast = keep_room(path).await?;
             belonging::check(path, &settings.database.url).await?;
-            (directory, Sockets::open(settings, None, None)?)
+            (directory, Sockets::open(settings, None, None)?, ballast)
         }
         Claim::Held(holder) if !take_over => bail!(
             "another server (process {holder}) uses the data directory {}; `stead serve --take-over` takes its place",
@@ -55,11 +61,17 @@ pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Resul
         ),
         Claim::Held(holder) => {
             check(settings).await?;
-            succeed(settings, &holder).await?
+            let (directory, sockets) = succeed(settings, &holder).await?;
+            (directory, sockets, keep_room(path).await?)
         }
     };
     let address = sockets.main.local_addr().context("failed to read the address listened on")?;
-    Ok(Entered { directory, listener: sockets.main, address, watching: sockets.watching })
+    Ok(Entered { directory, ballast, listener: sockets.main, address, watching: sockets.watching })
+}
+
+async fn keep_room(path: &Path) -> anyhow::Result<Arc<Ballast>> {
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || Ballast::open(&path)).await.context("the task that looks at the disk failed")
 }
 
 /// Claims the data directory. The lock of a process that was just killed is held for a moment longer by a child that it was about to

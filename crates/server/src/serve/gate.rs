@@ -11,8 +11,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::FutureExt;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use stead_engine::RequestRecord;
@@ -70,6 +70,16 @@ pub(super) async fn gate(State(hosts): State<Arc<Hosts>>, mut request: Request, 
         }
     };
     adorn(response.headers_mut(), id, uhp);
+    response
+}
+
+/// The refusal of new work while there is no room on the disk for more than what ends and removes.
+pub(super) fn without_room(path: &str) -> Response {
+    let id = RequestRecord::current().map(|record| record.id().to_owned()).unwrap_or_default();
+    let code = if is_uhp(path) { "environment_unavailable" } else { "backend_unavailable" };
+    let message = "no room is left on the server's disk; what ends and removes is carried out";
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "server_error", code, message, &id);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 

@@ -8,7 +8,7 @@
 //! | `recovery` | until what an earlier process left is settled |
 //! | `draining` | from the moment when the server stops |
 //! | `store` | when the database does not read and begin a write within a second |
-//! | `data_directory` | when no file can be written there |
+//! | `data_directory` | when no file can be written there, or only with the room that was kept back |
 //! | `provider` | when no sandbox could be launched |
 //!
 //! Both are for anybody, so a look is shared by all who ask within a second, and no answer says more than these words.
@@ -65,6 +65,8 @@ pub(super) struct Health {
     directory: PathBuf,
     recovered: AtomicBool,
     draining: CancellationToken,
+    /// Whether new work is refused for want of room.
+    short: Arc<AtomicBool>,
     looks: Mutex<Looks>,
 }
 
@@ -91,9 +93,10 @@ impl Health {
         native: Arc<NativeProvider>,
         directory: PathBuf,
         draining: CancellationToken,
+        short: Arc<AtomicBool>,
     ) -> Arc<Self> {
         let (recovered, looks) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { store, native, directory, recovered, draining, looks })
+        Arc::new(Self { store, native, directory, recovered, draining, short, looks })
     }
 
     /// What an earlier process left is settled.
@@ -109,7 +112,10 @@ impl Health {
             recovery: word(self.recovered.load(Ordering::SeqCst), "not done yet"),
             draining: word(!self.draining.is_cancelled(), "the server stops"),
             store: slow.store,
-            data_directory: slow.data_directory,
+            data_directory: match slow.data_directory {
+                OK if self.short.load(Ordering::SeqCst) => "no room is left",
+                word => word,
+            },
             provider: word(self.native.is_usable(), "sandboxes cannot be launched"),
         };
         let words = [checks.recovery, checks.draining, checks.store, checks.data_directory, checks.provider];

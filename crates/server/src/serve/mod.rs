@@ -5,6 +5,7 @@
 //! accepting, lets requests finish for a while, ends streams, hands its sessions over or stops them, and closes the store last.
 
 mod app;
+mod ballast;
 mod belonging;
 mod control;
 mod data_directory;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Failure;
 use crate::config::{Flag, Layers, Settings};
 use control::Control;
+pub(crate) use descriptors::{Verdict as OpenFiles, verdict as open_files};
 use entering::Entered;
 use leaving::{Ending, Signals};
 use listen::Listening;
@@ -52,6 +54,10 @@ pub(crate) use native::{check_runtime, left_over};
 use wiring::Parts;
 pub(crate) use wiring::{python_candidates, uv_candidates};
 
+/// How long requests may go on by themselves when everything is ended.
+const REQUESTS: Duration = Duration::from_millis(300);
+/// How long before the end of the grace requests that wait for a task's end are answered with the task as it is.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// How long the sandboxes may take to be let go of when nothing else can be done.
 const LETTING_GO: Duration = Duration::from_secs(10);
 
@@ -129,7 +135,7 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
     }
     let settings = arguments.configuration.settings(flags)?;
     let _logging = logging::start(&settings)?;
-    descriptors::raise();
+    descriptors::raise(&settings).map_err(|error| Failure::new(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -145,31 +151,42 @@ pub(crate) fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 
 async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
-    let Entered { directory, listener, address, watching } = tokio::select! {
+    let Entered { directory, ballast, listener, address, watching } = tokio::select! {
         entered = entering::enter(&settings, take_over) => entered?,
         ending = signals.first() => {
             tracing::info!(%ending, "ended before anything was started");
             return Ok(());
         }
     };
+    ballast.keep();
     let numbers = metrics::start()?;
-    let parts = wiring::build(&settings).await?;
+    let parts = wiring::build(&settings, &ballast).await?;
     let stopping = CancellationToken::new();
-    let monitoring = parts.monitoring(numbers, settings.data_directory.clone(), stopping.clone());
+    let monitoring = parts.monitoring(numbers, settings.data_directory.clone(), stopping.clone(), &ballast);
     let watched = monitoring::listen(monitoring.clone(), watching.as_ref())?;
-    tokio::select! {
+    let grace = settings.server.shutdown_grace;
+    let begun = async {
+        parts.engine.start().await.context("failed to settle what an earlier server process left")?;
+        let workspace = first_key::ensure(&parts.engine, directory.path()).await?;
+        belonging::note(directory.path(), workspace)?;
+        monitoring.health.recovered();
+        let app = app::app(&parts, &settings, address, stopping.clone(), monitoring, ballast.short())
+            .context("failed to describe the routes")?;
+        let control = Control::open(&directory.path().join("run"), &listener, watching.as_ref(), grace)?;
+        anyhow::Ok((app, control))
+    };
+    let begun = tokio::select! {
         biased;
         holder = parts.database_taken() => return Err(usurped(&parts, &holder).await),
-        started = parts.engine.start() => started.context("failed to settle what an earlier server process left")?,
-    }
-    let workspace = first_key::ensure(&parts.engine, directory.path()).await?;
-    belonging::note(directory.path(), workspace)?;
-    monitoring.health.recovered();
-
-    let app =
-        app::app(&parts, &settings, address, stopping.clone(), monitoring).context("failed to describe the routes")?;
-    let grace = settings.server.shutdown_grace;
-    let control = Control::open(&directory.path().join("run"), &listener, watching.as_ref(), grace)?;
+        begun = begun => begun,
+    };
+    let (app, control) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            give_up(&parts, grace).await;
+            return Err(error);
+        }
+    };
     let serving = tokio::spawn(Listening::default().serve(listener, app, stopping.clone(), grace));
     tracing::info!(server.address = %address, "Stead is ready at http://{address}");
     parts.look_for_tools(&settings);
@@ -210,8 +227,23 @@ async fn end(
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
     let until = Instant::now() + grace;
+    let answered = async {
+        if ending == Ending::Everything {
+            // What a request waits for shall end as well.
+            let _ = tokio::time::timeout(REQUESTS, &mut serving).await;
+            return Ok(());
+        }
+        let late = until - LAST_ANSWERS.min(grace / 4);
+        match tokio::time::timeout_at(late, &mut serving).await {
+            Ok(served) => served,
+            Err(_) => {
+                parts.engine.answer_waiting();
+                (&mut serving).await
+            }
+        }
+    };
     let handed_over = tokio::select! {
-        served = &mut serving => {
+        served = answered => {
             served.context("the task that serves failed")?;
             if ending == Ending::HandOver {
                 tokio::select! {
@@ -229,10 +261,24 @@ async fn end(
         }
     };
     if !handed_over {
-        parts.engine.stop(grace).await;
+        let left = until.saturating_duration_since(Instant::now()).max(LETTING_GO.min(grace));
+        tokio::join!(parts.engine.stop(left), async {
+            if !serving.is_finished() {
+                let _ = serving.await;
+            }
+        });
         parts.end_sandboxes().await;
     }
     parts.close().await;
     tracing::info!(handed_over, "stopped");
     Ok(())
+}
+
+/// Leaves what was taken over already to the next start: this one has failed behind it.
+async fn give_up(parts: &Parts, grace: Duration) {
+    if !parts.hand_over(Instant::now(), grace).await {
+        parts.engine.stop(grace).await;
+        parts.end_sandboxes().await;
+    }
+    parts.close().await;
 }

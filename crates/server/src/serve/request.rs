@@ -1,4 +1,6 @@
-//! Which face a path belongs to.
+//! Which face a path belongs to, and what a request may need.
+
+use http::Method;
 
 /// Whether the path is UHP's.
 pub(super) fn is_uhp(path: &str) -> bool {
@@ -18,6 +20,12 @@ pub(super) fn is_unserved(path: &str) -> bool {
 /// Whether the path is asked by those who watch the server: outside of every protocol, and without a key.
 pub(super) fn is_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
+}
+
+/// Whether a request of a face may need room on the disk: everything but what reads, ends and removes.
+pub(super) fn takes_room(method: &Method, path: &str) -> bool {
+    let ends = path.ends_with("/cancel") || path == "/stead/v1/collect";
+    !(method.is_safe() || method == Method::DELETE || (method == Method::POST && ends))
 }
 
 fn is_beneath(path: &str, prefix: &str) -> bool {

@@ -18,6 +18,7 @@ use stead_store::{SqlStore, StoreConfig};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ballast::Ballast;
 use super::health::Health;
 use super::metrics::Sampled;
 use super::monitoring::Monitoring;
@@ -80,9 +81,10 @@ impl Parts {
         numbers: PrometheusHandle,
         directory: PathBuf,
         draining: CancellationToken,
+        ballast: &Ballast,
     ) -> Monitoring {
         let (store, native, engine) = (self.store.clone(), self.native.clone(), self.engine.clone());
-        let health = Health::new(store.clone(), native.clone(), directory, draining);
+        let health = Health::new(store.clone(), native.clone(), directory, draining, ballast.short());
         let metrics = Sampled::new(numbers, store, native, engine.node().to_owned(), health.clone());
         Monitoring { health, metrics: Arc::new(metrics), engine }
     }
@@ -101,7 +103,7 @@ impl Parts {
 }
 
 /// Opens everything. Nothing runs yet.
-pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
+pub(super) async fn build(settings: &Settings, ballast: &Arc<Ballast>) -> anyhow::Result<Parts> {
     let data = settings.data_directory.clone();
     let waiting = Waiting::default();
     let clock = Arc::new(SystemClock);
@@ -109,7 +111,8 @@ pub(super) async fn build(settings: &Settings) -> anyhow::Result<Parts> {
         let settings = settings.clone();
         tokio::task::spawn_blocking(move || Found::look(&settings))
     };
-    let store = SqlStore::open(&StoreConfig::new(settings.database.url.clone()).sole(own_name()), clock.clone())
+    let config = StoreConfig::new(settings.database.url.clone()).sole(own_name()).relieved(ballast.clone());
+    let store = SqlStore::open(&config, clock.clone())
         .await
         .with_context(|| format!("failed to open the database {:?}", settings.database.url))?;
     let store = Arc::new(store);

@@ -9,8 +9,8 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::api::{Api, Framing};
+use crate::directory::{ballast_is_whole, no_room_is_left};
 use crate::objects::said;
-use crate::observing::plain;
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -49,7 +49,15 @@ fn damaged_contents_are_said_to_be_damaged_until_they_are_uploaded_again() {
 }
 
 /// A small file system at a path until this is dropped.
-struct Disk<'a>(&'a Path);
+pub(crate) struct Disk<'a>(pub(crate) &'a Path);
+
+impl Disk<'_> {
+    pub(crate) fn mount(path: &Path, size: &str) {
+        let options = format!("size={size},mode=755");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "stead-small"]).arg(path).status();
+        assert!(mounted.unwrap().success(), "a small file system cannot be mounted");
+    }
+}
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
@@ -60,22 +68,23 @@ impl Drop for Disk<'_> {
 /// Leaves no room at all.
 fn fill(data: &Path) -> PathBuf {
     let path = data.join("filler");
-    let mut file = fs::File::create(&path).unwrap();
+    fs::File::create(&path).unwrap();
+    fill_further(&path);
+    path
+}
+
+fn fill_further(path: &Path) {
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
     for size in [1 << 16, 1 << 12] {
         while file.write_all(&vec![7; size]).is_ok() {}
     }
-    path
 }
 
 #[test]
 fn a_full_disk_is_said_in_every_answer_and_at_the_start_and_costs_nothing_that_was_kept() {
     needs_root!();
     let settings = [("native.disk_reserve", "4KiB"), ("sessions.network", "disabled")];
-    let mut server = TestServer::start_prepared(&settings, |data| {
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m,mode=755", "stead-small"]).arg(data).status();
-        assert!(mounted.unwrap().success(), "a small file system cannot be mounted");
-    });
+    let mut server = TestServer::start_prepared(&settings, |data| Disk::mount(data, "96m"));
     let data = server.data().to_owned();
     let _disk = Disk(&data);
     let api = Api::of(&server);
@@ -83,24 +92,19 @@ fn a_full_disk_is_said_in_every_answer_and_at_the_start_and_costs_nothing_that_w
     let project = api.environment("kept", &[("a.txt", "kept\n")]);
     let first = api.run(&harness, "echo kept > b.txt");
 
+    ballast_is_whole(&data);
     let filler = fill(&data);
+    no_room_is_left(&server);
     let json = [("Content-Type", "application/json")];
     let large = vec![b'x'; 300_000];
     let file = format!("/v1/environments/{project}/files/large.bin");
     let task = json!({"input": "echo x", "metadata": {"harness_id": harness}}).to_string();
-    // Often enough that what room the database had of its own is used up.
-    let agent = json!({"name": "n", "base": "shell", "instructions": "x".repeat(10_000)}).to_string();
-    let mut refusals =
-        vec![api.send("PUT", &file, &[], &large), api.send("POST", "/v1/responses", &json, task.as_bytes())];
-    for _ in 0..400 {
-        let answer = api.send("POST", "/v1/harnesses", &json, agent.as_bytes());
-        if answer.status != 200 {
-            refusals.push(answer);
-            break;
-        }
-    }
-    assert!(refusals.len() == 3, "the database found room for everything");
-    for refusal in &refusals {
+    let agent = json!({"name": "n", "base": "shell"}).to_string();
+    for refusal in [
+        api.send("PUT", &file, &[], &large),
+        api.send("POST", "/v1/responses", &json, task.as_bytes()),
+        api.send("POST", "/v1/harnesses", &json, agent.as_bytes()),
+    ] {
         let error = &refusal.json()["error"];
         assert_eq!((refusal.status, refusal.header("retry-after")), (503, Some("1")), "{error}");
         assert_eq!(
@@ -111,9 +115,17 @@ fn a_full_disk_is_said_in_every_answer_and_at_the_start_and_costs_nothing_that_w
     }
     // What is there can be read.
     assert_eq!(api.get(&format!("/v1/environments/{project}/files/a.txt")).body, b"kept\n");
-    let (status, body) = plain(server.url().trim_start_matches("http://"), "/readyz");
-    assert!(status == 503 && body.contains("\"data_directory\":\"no file can be written\""), "{status} {body}");
-
+    // What was kept back is room for a start, which refuses new work as well.
+    server.kill();
+    server.start_again();
+    no_room_is_left(&server);
+    assert_eq!(api.send("PUT", &file, &[], &large).status, 503);
+    // Where nothing was kept back, nobody's place is taken, and nobody can start.
+    fs::remove_file(data.join("ballast")).unwrap();
+    fill_further(&filler);
+    let tried = server.tried(&["--take-over"]);
+    assert!(tried.status == 1 && tried.stderr.contains("failed to write in the data directory"), "{}", tried.stderr);
+    assert_eq!(api.get("/v1/sessions").status, 200);
     server.kill();
     let tried = server.tried(&[]);
     let why = format!("error: no room is left on the disk of the data directory {}; make some", data.display());

@@ -282,6 +282,13 @@ impl TestServer {
         ran(&mut serving(self.data.path(), &self.settings, self.user, arguments))
     }
 
+    /// The same with other settings for that process alone.
+    pub(crate) fn tried_with(&self, settings: &[(&str, &str)], arguments: &[&str]) -> Ran {
+        let own = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let settings: Vec<_> = self.settings.iter().cloned().chain(own).collect();
+        ran(&mut serving(self.data.path(), &settings, self.user, arguments))
+    }
+
     /// The same where it may die before it is ready; whether it is.
     pub(crate) fn start_if_it_lives(&mut self) -> bool {
         let address = self.url.trim_start_matches("http://").to_owned();

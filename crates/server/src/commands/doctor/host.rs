@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::Finding;
+use crate::serve::OpenFiles;
 
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
@@ -155,6 +156,17 @@ pub(super) fn swap() -> Vec<Finding> {
         let text = "what is swapped out does not count towards a session's memory, so sessions can fill the swap";
         Finding::partial(name, text, Some("swapoff -a, or boot with swapaccount=1".to_owned()))
     }]
+}
+
+/// Whether as many files can be open as the configuration promises. Root raises the bound itself.
+pub(super) fn open_files(verdict: OpenFiles, is_root: bool) -> Finding {
+    let name = "open files";
+    let fix = || Some("ulimit -Hn 65536 before the start, or LimitNOFILE=65536 in the server's unit".to_owned());
+    match verdict {
+        OpenFiles::Fewer(text) if !is_root => Finding::partial(name, text, fix()),
+        OpenFiles::TooFew(text) if !is_root => Finding::missing(name, true, text, fix()),
+        _ => Finding::good(name, "as many as the configuration promises"),
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use clap::Args;
 
 use crate::client::Failure;
 use crate::console::print;
-use crate::serve::ConfigurationArgs;
+use crate::serve::{ConfigurationArgs, open_files};
 use finding::{Finding, Standing};
 use report::{Report, Section};
 
@@ -53,6 +53,7 @@ pub(crate) fn doctor(arguments: &DoctorArgs, json: bool) -> Result<u8, Failure> 
     report.add(Section::Isolation, host::isolation(is_root));
     report.add(Section::Limits, probed.limits);
     report.add(Section::Limits, host::swap());
+    report.add(Section::Limits, [host::open_files(open_files(&settings), is_root)]);
     report.add(Section::Network, network::findings(&settings, is_root));
     report.add(Section::Network, registries::findings(&settings)?);
     report.add(Section::Disk, disk);
