@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use stead_domain::lease::Lease;
-use stead_domain::ports::{Adopted, Exec, ExecEvent, ExecExit, RuntimeError};
+use stead_domain::ports::{Adopted, Exec, ExecEvent, ExecExit, ExitReason, RuntimeError};
 use stead_domain::{EnvironmentId, TurnId};
 use tokio::time::Instant;
 
@@ -22,6 +22,10 @@ use crate::hub::Topic;
 
 /// The most output that goes into the log at once, in bytes.
 const BATCH: usize = 256 << 10;
+
+/// How long a runtime may take to end a script whose time is over or that is cancelled: it gives the script's watcher three seconds
+/// and the kernel ten.
+const ANSWER: Duration = Duration::from_secs(15);
 
 /// How often one script's connection may be lost.
 const LOSSES: u32 = 20;
@@ -40,6 +44,8 @@ const PAUSES: [Duration; 5] = [
 pub(super) enum End {
     /// The script is over.
     Exited(ExecExit),
+    /// The runtime ought to have ended it in this way, and says nothing; its environment has to be ended from outside.
+    Silent(ExecExit),
     /// Nobody can tell any more.
     Lost(RuntimeError),
     /// It goes on, and the next server process follows it.
@@ -72,6 +78,31 @@ enum Next {
     Cancelled,
 }
 
+/// When a script must be over, whatever its runtime says, and how it ought to have ended.
+struct Due {
+    /// None when that is beyond what the clock can name.
+    at: Option<Instant>,
+    reason: ExitReason,
+}
+
+impl Due {
+    async fn passed(&self) {
+        match self.at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Something has come of it: what is still to come has its time as well.
+    fn heard(&mut self) {
+        self.at = self.at.map(|at| at.max(Instant::now() + ANSWER));
+    }
+
+    fn exit(&self) -> ExecExit {
+        ExecExit { code: None, signal: None, reason: self.reason }
+    }
+}
+
 /// Takes what else is there, so that a script that says much makes few appends; with what came behind the output.
 fn gather(exec: &mut Box<dyn Exec>, first: Piece) -> (Vec<Piece>, Option<Result<ExecEvent, RuntimeError>>) {
     let (mut bytes, mut pieces) = (first.1.len(), vec![first]);
@@ -99,6 +130,9 @@ impl Engine {
         let owner = Owner::from(&rows.turn);
         let (stopping, handing_over) = (self.supervisor.stopping(), self.turns.handing_over());
         let ending = self.supervisor.ending();
+        let ran = rows.turn.started_at.map(|at| self.now().since(at)).unwrap_or_default();
+        let left = self.budget(&rows.turn).time.saturating_sub(ran);
+        let mut due = Due { at: Instant::now().checked_add(left + ANSWER), reason: ExitReason::TimeLimit };
         let mut display = Display::new(self.clone(), rows);
         let mut renewal = tokio::time::interval_at(Instant::now() + Lease::RENEWAL, Lease::RENEWAL);
         let (mut killed, mut losses, mut over, mut acknowledged) = (false, 0, None, 0);
@@ -123,6 +157,7 @@ impl Engine {
                 () = display.done(), if !display.is_free() => continue,
                 () = driving.cancel.cancelled(), if !killed => Next::Cancelled,
                 () = handing_over.cancelled() => break End::HandedOver,
+                () = due.passed(), if run.is_kept() => break End::Silent(due.exit()),
                 () = ending.cancelled() => break End::Lost(RuntimeError::Lost("the server ends".to_owned())),
                 _ = renewal.tick(), if display.is_free() => {
                     display.renew();
@@ -136,11 +171,15 @@ impl Engine {
                 Next::Said(Ok(ExecEvent::Output(stream, bytes))) => {
                     let (pieces, behind) = gather(&mut exec, (stream, bytes));
                     run.keep(pieces).await;
+                    due.heard();
                     self.faults.point("turn.output");
                     over = behind.map(over_by);
                 }
                 Next::Said(other) => over = Some(over_by(other)),
-                Next::LogAgain => run.keep_again().await,
+                Next::LogAgain => {
+                    run.keep_again().await;
+                    due.heard();
+                }
                 Next::TextDue => {
                     run.pace.shown(Instant::now());
                     match std::mem::take(&mut run.unseen) {
@@ -151,6 +190,9 @@ impl Engine {
                 }
                 Next::Cancelled => {
                     killed = true;
+                    if due.reason != ExitReason::Killed {
+                        due = Due { at: Some(Instant::now() + ANSWER), reason: ExitReason::Killed };
+                    }
                     if let Err(error) = exec.kill().await {
                         over = Some(Err(error));
                     }

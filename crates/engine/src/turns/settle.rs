@@ -2,6 +2,7 @@
 //! end. The commit is tried until the store takes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stead_domain::changes::{Changes, Removal};
 use stead_domain::environment::EnvironmentState;
@@ -24,6 +25,9 @@ use crate::engine::Engine;
 
 /// How often a runtime that does not answer is dialled before its files count as unreadable.
 const DIALS: usize = 3;
+
+/// How long a runtime may take to end everything; it gives the kernel ten seconds.
+const SILENCE: Duration = Duration::from_secs(20);
 
 impl Engine {
     /// Ends a turn whose script is over, or leaves it to the next server process.
@@ -83,6 +87,13 @@ impl Engine {
                 };
                 (rows, judge_lost(&reached, stopping))
             }
+            End::Silent(exit) => {
+                tracing::error!(environment.id = %environment, "a runtime does not end a script; its environment is ended");
+                unruly = true;
+                let (reached, rows) = tokio::join!(self.provider.limits_reached(environment, false), shown_and_kept);
+                let verdict = judge(exit, &reached, &self.budget(&rows.turn));
+                (rows, verdict)
+            }
             End::HandedOver => return Ok(()),
         };
         outcome.failure = verdict.failure;
@@ -122,10 +133,14 @@ impl Engine {
         let mut dials = 0;
         loop {
             dials += 1;
-            let ended = match self.provider.link(environment).await {
-                Ok(runtime) => runtime.kill_all().await.map(|()| runtime),
-                Err(error) => Err(RuntimeError::Lost(error.message)),
+            let ending = async {
+                match self.provider.link(environment).await {
+                    Ok(runtime) => runtime.kill_all().await.map(|()| runtime),
+                    Err(error) => Err(RuntimeError::Lost(error.message)),
+                }
             };
+            let silent = |_| Err(RuntimeError::Refused("the runtime does not answer".to_owned()));
+            let ended = tokio::time::timeout(SILENCE, ending).await.unwrap_or_else(silent);
             match ended {
                 Err(RuntimeError::Lost(_)) if dials < DIALS => tokio::time::sleep(pauses.next()).await,
                 ended => return ended,

@@ -1,5 +1,7 @@
 //! A command on the link, as the port describes it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use stead_domain::ports::{
     Adopted, Exec, ExecEvent, ExecExit, ExecRequest, ExitReason, OutputStream, PortFuture, Program, RuntimeError,
@@ -7,10 +9,16 @@ use stead_domain::ports::{
 use stead_link::{Client, Command, ExecSpec, ExitReport, LinkError, StdinMode};
 use tokio::runtime::Handle;
 
+use crate::pulse::{Pulse, while_alive};
 use crate::runtime::fault;
+use crate::sandbox::Sandbox;
 
 /// Begins a command and waits until it runs or is refused.
-pub(crate) async fn begin(client: &Client, request: ExecRequest) -> Result<Box<dyn Exec>, RuntimeError> {
+pub(crate) async fn begin(
+    sandbox: &Arc<Sandbox>,
+    client: &Client,
+    request: ExecRequest,
+) -> Result<Box<dyn Exec>, RuntimeError> {
     let command = match request.program {
         Program::Argv(argv) => Command::Argv(argv),
         Program::Script(script) => Command::Script(Bytes::from(script)),
@@ -24,18 +32,28 @@ pub(crate) async fn begin(client: &Client, request: ExecRequest) -> Result<Box<d
         time_limit: request.time_limit,
         output_limit: request.output_limit,
     };
-    let mut exec = client.exec(spec).await.map_err(fault)?;
-    let first = match exec.next().await.map_err(fault)? {
-        Some(stead_link::ExecEvent::Started { .. }) | None => None,
-        Some(other) => translate(other),
+    let beginning = async {
+        let mut exec = client.exec(spec).await.map_err(fault)?;
+        let first = match exec.next().await.map_err(fault)? {
+            Some(stead_link::ExecEvent::Started { .. }) | None => None,
+            Some(other) => translate(other),
+        };
+        Ok((exec, first))
     };
-    Ok(Box::new(LinkExec::new(exec, first)))
+    let (exec, first) = while_alive(sandbox, client, beginning).await?;
+    Ok(Box::new(LinkExec::new(exec, first, Pulse::new(sandbox, client))))
 }
 
 /// Takes a named command over.
-pub(crate) async fn adopt(client: &Client, name: &str, from: u64) -> Result<Adopted, RuntimeError> {
-    let found = client.adopt(name, from).await.map_err(fault)?;
-    Ok(found.map_or(Adopted::Unknown, |exec| Adopted::Found(Box::new(LinkExec::new(exec, None)))))
+pub(crate) async fn adopt(
+    sandbox: &Arc<Sandbox>,
+    client: &Client,
+    name: &str,
+    from: u64,
+) -> Result<Adopted, RuntimeError> {
+    let found = while_alive(sandbox, client, client.adopt(name, from)).await.map_err(fault)?;
+    let followed = |exec| Adopted::Found(Box::new(LinkExec::new(exec, None, Pulse::new(sandbox, client))));
+    Ok(found.map_or(Adopted::Unknown, followed))
 }
 
 struct LinkExec {
@@ -44,17 +62,22 @@ struct LinkExec {
     /// An event that came before the start was told.
     first: Option<ExecEvent>,
     over: bool,
+    pulse: Pulse,
     handle: Handle,
 }
 
 impl LinkExec {
-    fn new(exec: stead_link::Exec, first: Option<ExecEvent>) -> Self {
-        Self { inner: Some(exec), first, over: false, handle: Handle::current() }
+    fn new(exec: stead_link::Exec, first: Option<ExecEvent>, pulse: Pulse) -> Self {
+        Self { inner: Some(exec), first, over: false, pulse, handle: Handle::current() }
     }
 
     fn inner(&mut self) -> Result<&mut stead_link::Exec, RuntimeError> {
-        self.inner.as_mut().ok_or_else(|| RuntimeError::Refused("the command is over".to_owned()))
+        self.inner.as_mut().ok_or_else(is_over)
     }
+}
+
+fn is_over() -> RuntimeError {
+    RuntimeError::Refused("the command is over".to_owned())
 }
 
 impl Exec for LinkExec {
@@ -65,9 +88,17 @@ impl Exec for LinkExec {
                 return Ok(event);
             }
             loop {
-                let event = match self.inner()?.next().await {
+                let Self { inner, pulse, .. } = &mut *self;
+                let exec = inner.as_mut().ok_or_else(is_over)?;
+                let next = tokio::select! {
+                    biased;
+                    next = exec.next() => next,
+                    never = pulse.feel() => match never {},
+                };
+                self.pulse.heard();
+                let event = match next {
                     Ok(Some(event)) => event,
-                    Ok(None) => return Err(RuntimeError::Refused("the command is over".to_owned())),
+                    Ok(None) => return Err(is_over()),
                     Err(error) => {
                         self.over = true;
                         return Err(fault(error));

@@ -41,6 +41,7 @@ mod plan;
 mod processes;
 mod program;
 mod provider;
+mod pulse;
 mod record;
 mod removal;
 mod run_directory;

@@ -9,6 +9,7 @@ use stead_link::LinkError;
 
 use crate::exec;
 use crate::fault::chain;
+use crate::pulse::while_alive;
 use crate::sandbox::Sandbox;
 
 /// The link takes a file as a whole, so its pieces wait here; all of them together hold no more than this many bytes.
@@ -66,12 +67,12 @@ impl Runtime for NativeRuntime {
     fn exec(&self, mut request: ExecRequest) -> PortFuture<'_, Result<Box<dyn Exec>, RuntimeError>> {
         Box::pin(async move {
             request.time_limit = request.time_limit.into_iter().chain(self.time_limit).min();
-            exec::begin(&self.sandbox.client().await?, request).await
+            exec::begin(&self.sandbox, &self.sandbox.client().await?, request).await
         })
     }
 
     fn adopt<'a>(&'a self, name: &'a str, from: u64) -> PortFuture<'a, Result<Adopted, RuntimeError>> {
-        Box::pin(async move { exec::adopt(&self.sandbox.client().await?, name, from).await })
+        Box::pin(async move { exec::adopt(&self.sandbox, &self.sandbox.client().await?, name, from).await })
     }
 
     fn list_files<'a>(
@@ -80,16 +81,19 @@ impl Runtime for NativeRuntime {
         limit: usize,
     ) -> PortFuture<'a, Result<(Vec<FileEntry>, bool), RuntimeError>> {
         Box::pin(async move {
-            let files = self.sandbox.client().await?.files();
-            let mut listing = files.list(directory, limit as u64).map_err(fault)?;
-            let mut found = Vec::new();
-            while let Some(page) = listing.next().await.map_err(fault)? {
-                found.extend(page.into_iter().map(entry));
-                if found.len() > limit {
-                    return Err(RuntimeError::Lost("the runtime listed more files than were asked for".to_owned()));
+            let client = self.sandbox.client().await?;
+            let listing = async {
+                let mut listing = client.files().list(directory, limit as u64).map_err(fault)?;
+                let mut found = Vec::new();
+                while let Some(page) = listing.next().await.map_err(fault)? {
+                    found.extend(page.into_iter().map(entry));
+                    if found.len() > limit {
+                        return Err(RuntimeError::Lost("the runtime listed more files than were asked for".to_owned()));
+                    }
                 }
-            }
-            Ok((found, listing.incomplete()))
+                Ok((found, listing.incomplete()))
+            };
+            while_alive(&self.sandbox, &client, listing).await
         })
     }
 
@@ -101,9 +105,9 @@ impl Runtime for NativeRuntime {
         length: usize,
     ) -> PortFuture<'a, Result<Vec<u8>, RuntimeError>> {
         Box::pin(async move {
-            let files = self.sandbox.client().await?.files();
-            let read = files.read(directory, path, offset, length as u64).await.map_err(fault)?;
-            read.collect().await.map_err(fault)
+            let client = self.sandbox.client().await?;
+            let reading = async { client.files().read(directory, path, offset, length as u64).await?.collect().await };
+            while_alive(&self.sandbox, &client, reading).await.map_err(fault)
         })
     }
 
@@ -117,14 +121,16 @@ impl Runtime for NativeRuntime {
     ) -> PortFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             let Some(whole) = self.add_piece(directory, path, offset, bytes, last)? else { return Ok(()) };
-            let files = self.sandbox.client().await?.files();
-            files.write(directory, path, &whole, false).await.map_err(fault)
+            let client = self.sandbox.client().await?;
+            let files = client.files();
+            while_alive(&self.sandbox, &client, files.write(directory, path, &whole, false)).await.map_err(fault)
         })
     }
 
     fn kill_all(&self) -> PortFuture<'_, Result<(), RuntimeError>> {
         Box::pin(async move {
-            match self.sandbox.client().await?.kill_all().await.map_err(fault)? {
+            let client = self.sandbox.client().await?;
+            match while_alive(&self.sandbox, &client, client.kill_all()).await.map_err(fault)? {
                 0 => Ok(()),
                 survivors => Err(RuntimeError::Refused(format!("{survivors} processes do not end"))),
             }
