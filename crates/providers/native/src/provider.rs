@@ -89,6 +89,12 @@ impl NativeProvider {
     /// connections that are open, for a bounded time. The last call: nothing may be under way, and nothing is made after it.
     pub async fn let_go(&self) {
         let host = &self.sessions.host;
+        if self.sessions.all_live().is_empty() {
+            // Nobody is left whose connections could be open.
+            host.egress.shut_down().await;
+            host.cgroups.retire();
+            return;
+        }
         host.egress.let_go(host.config.orphan_grace).await;
         for sandbox in self.sessions.all_live() {
             sandbox.let_go();

@@ -198,6 +198,21 @@ impl Keeper {
         let removed = blocking(move || cgroups.kill(GROUP).and_then(|()| cgroups.remove(GROUP)).map_err(cgroup_failed));
         // It was logged; the next start takes the group over.
         let _ = removed.await;
+        self.end_let_go().await;
+    }
+
+    /// Ends the processes that earlier services of this data directory let go, and removes their groups.
+    async fn end_let_go(&self) {
+        let cgroups = self.cgroups.clone();
+        let ended = blocking(move || {
+            let names = cgroups.list().into_iter().filter(|name| name.starts_with(LET_GO_GROUP));
+            for name in names {
+                // It was logged, and is no reason to leave the others.
+                let _ = cgroups.kill(&name).and_then(|()| cgroups.remove(&name)).map_err(cgroup_failed);
+            }
+            Ok(())
+        });
+        let _ = ended.await;
     }
 
     /// Lets the process go on by itself, for the connections that are open and those that come before the next service is there; no
