@@ -19,6 +19,7 @@ pub(crate) struct Supervisor {
     tracker: TaskTracker,
     stopping: CancellationToken,
     ending: CancellationToken,
+    answering: CancellationToken,
 }
 
 impl Supervisor {
@@ -59,6 +60,16 @@ impl Supervisor {
     /// Cancelled when everything is being ended.
     pub(crate) fn ending(&self) -> CancellationToken {
         self.ending.clone()
+    }
+
+    /// From now on no request waits for the end of work.
+    pub(crate) fn answer(&self) {
+        self.answering.cancel();
+    }
+
+    /// Cancelled when no request is to wait any longer.
+    pub(crate) fn answering(&self) -> CancellationToken {
+        self.answering.clone()
     }
 
     /// Ends when the server is told to stop.

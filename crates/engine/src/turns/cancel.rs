@@ -77,6 +77,24 @@ impl Engine {
         Ok(TurnView { session: session?, artifacts: artifacts?, turn })
     }
 
+    /// The same for a request that is answered when the turn has ended; a server that [answers all](Engine::answer_waiting) answers
+    /// with the turn as it is then.
+    #[tracing::instrument(skip_all, target = "stead::use_case")]
+    pub async fn turn_await(&self, caller: &Caller, id: TurnId) -> Result<TurnView> {
+        let answering = self.supervisor.answering();
+        tokio::select! {
+            biased;
+            view = self.turn_wait(caller, id) => view,
+            () = answering.cancelled() => self.turn_get(caller, id).await,
+        }
+    }
+
+    /// Lets nobody wait any longer who waits for a turn's end with [`turn_await`](Engine::turn_await): the server hands over, and
+    /// whoever asks later is told by the next one.
+    pub fn answer_waiting(&self) {
+        self.supervisor.answer();
+    }
+
     /// A turn that somebody follows, as it is now. One that is gone was cancelled and removed with its session.
     pub(super) async fn followed(&self, turn: &Turn) -> Result<Turn> {
         let row = self.store.turn_fetch(turn.workspace_id, turn.id).await.map_err(store_failed)?;

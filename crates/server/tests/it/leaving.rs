@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Api;
-use crate::objects::{eventually, processes};
+use crate::objects::{commands, eventually, processes, said, text};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -71,4 +71,110 @@ fn a_build_that_does_not_end_in_time_is_interrupted() {
     assert!(took < Duration::from_millis(1900), "{took:?}");
     server.start_again();
     assert_eq!(api.get(&path).ok()["stead_failure"]["kind"], "interrupted");
+}
+
+/// Wherever a task's start is when everything is ended, nothing of it runs on, and the end does not wait for it.
+#[test]
+fn tasks_that_are_just_starting_keep_no_end_waiting() {
+    needs_root!();
+    let mut server = TestServer::start(&[("server.shutdown_grace", "10s")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    for delay in [0, 20, 50, 90, 150, 300] {
+        let begun: Vec<_> = (0..3).map(|_| api.begin(&harness, "sleep 300.575")).collect();
+        std::thread::sleep(Duration::from_millis(delay));
+        let (status, took) = server.terminate();
+        assert_eq!(status, Some(0), "{}", server.log());
+        assert!(took < Duration::from_secs(4), "{delay} ms: {took:?}\n{}", server.log());
+        assert_eq!(processes(&server), Vec::<String>::new(), "{delay} ms");
+        server.start_again();
+        assert!(!server.log().contains("whose driver is lost"), "{delay} ms: {}", server.log());
+        for response in begun {
+            let path = format!("/v1/responses/{}", text(&response["id"]));
+            let now = api.get(&path).ok();
+            // One that had not begun is begun now.
+            if now["status"] == "in_progress" {
+                api.post(&format!("{path}/cancel"), &json!({})).ok();
+            } else {
+                assert!(now.to_string().contains("the server stopped while the task ran"), "{now}");
+            }
+            api.ended(&response);
+        }
+    }
+}
+
+/// A second signal while requests may still finish means the same.
+#[test]
+fn a_second_signal_ends_what_is_handed_over() {
+    needs_root!();
+    let mut server = TestServer::start(&[("server.shutdown_grace", "20s")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let body = json!({"input": "sleep 300.576", "metadata": {"harness_id": harness}});
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| api.try_send("POST", "/v1/responses", &[], body.to_string().as_bytes()));
+        eventually("the task to run", || match commands(&server).iter().any(|line| line.contains("300.576")) {
+            true => Ok(()),
+            false => Err(format!("{:?}", processes(&server))),
+        });
+        server.signal(rustix::process::Signal::TERM);
+        std::thread::sleep(Duration::from_millis(300));
+        server.signal(rustix::process::Signal::TERM);
+        drop(waiting);
+    });
+    let (status, took) = server.wait_for_end();
+    assert_eq!(status, Some(0), "{}", server.log());
+    assert!(took < Duration::from_secs(4), "{took:?}\n{}", server.log());
+    assert_eq!(processes(&server), Vec::<String>::new());
+}
+
+/// Whoever waits for a task's end when the server hands over is told which task it is, and that it goes on.
+#[test]
+fn a_request_that_waits_is_answered_before_a_hand_over() {
+    needs_root!();
+    let mut server = TestServer::start(&[("server.shutdown_grace", "3s")]);
+    let api = Api::of(&server);
+    let body = json!({"input": "echo one; sleep 8; echo two", "metadata": {"harness_id": api.harness()}});
+    let answer = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| api.ask(&body).ok());
+        eventually("the task to run", || match commands(&server).iter().any(|line| line.contains("sleep 8")) {
+            true => Ok(()),
+            false => Err(format!("{:?}", processes(&server))),
+        });
+        server.signal(rustix::process::Signal::TERM);
+        waiting.join().unwrap()
+    });
+    assert_eq!(answer["status"], "in_progress", "{answer}");
+    assert_eq!(server.wait_for_end().0, Some(0), "{}", server.log());
+    server.start_again();
+    let ended = api.ended(&answer);
+    assert_eq!((&ended["status"], said(&ended).as_str()), (&json!("completed"), "one\ntwo\n"), "{ended}");
+}
+
+/// What a hand-over lets go for open connections, and what a start that fails late has begun, is gone when everything is ended.
+#[test]
+fn nothing_is_left_of_what_was_let_go() {
+    needs_root!();
+    let mut server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    api.run(&api.harness(), "true");
+    server.hand_over();
+    server.start_again();
+    let groups = |server: &TestServer| {
+        let groups = server.groups().into_iter().flat_map(|group| std::fs::read_dir(group).into_iter().flatten());
+        groups.flatten().map(|group| group.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
+    };
+    let let_go = groups(&server).into_iter().any(|group| group.to_string_lossy().contains("/egress-"));
+    assert!(let_go, "one was let go: {:?}", groups(&server));
+    server.terminate();
+    assert_eq!(groups(&server), Vec::<std::path::PathBuf>::new());
+
+    // A start that fails behind everything else: nobody could ask it to hand over.
+    let socket = server.data().join("run/control.sock");
+    let _ = std::fs::remove_file(&socket);
+    std::fs::create_dir_all(socket.join("taken")).unwrap();
+    let failed = server.tried(&[]);
+    assert_eq!(failed.status, 1, "{}", failed.stderr);
+    assert!(failed.stderr.contains("control.sock"), "{}", failed.stderr);
+    assert_eq!(groups(&server), Vec::<std::path::PathBuf>::new());
 }

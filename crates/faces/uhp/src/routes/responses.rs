@@ -152,7 +152,7 @@ async fn deliver(
         return Ok::<Reply, _>(stream::answer(engine, caller, fresh(started), seen, place));
     }
     match delivery {
-        Delivery::Blocking | Delivery::Streaming => json(Response::of(&engine.turn_wait(&caller, id).await?)),
+        Delivery::Blocking | Delivery::Streaming => json(Response::of(&engine.turn_await(&caller, id).await?)),
         Delivery::Background if started.replayed => json(Response::of(&engine.turn_get(&caller, id).await?)),
         Delivery::Background => json(Response::of(&fresh(started))),
     }
