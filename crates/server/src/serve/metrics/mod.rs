@@ -55,7 +55,9 @@ fn combinations(labels: &[Label]) -> Vec<Vec<metrics::Label>> {
     labels.iter().fold(vec![Vec::new()], |combined, &(name, values)| {
         let with = |&value: &&'static str| {
             let label = metrics::Label::from_static_parts(name, value);
-            combined.iter().map(move |before: &Vec<metrics::Label>| [before.as_slice(), &[label.clone()]].concat())
+            combined
+                .iter()
+                .map(move |before: &Vec<metrics::Label>| [before.as_slice(), std::slice::from_ref(&label)].concat())
         };
         values.iter().flat_map(with).collect()
     })
