@@ -12,7 +12,7 @@ use crate::api::Api;
 use crate::damage::Disk;
 use crate::objects::{eventually, said, text};
 use crate::observing::plain;
-use crate::program::{STEAD, needs_root, ran};
+use crate::program::{STEAD, needs_root, ran, stead};
 use crate::server::TestServer;
 
 #[test]
@@ -146,6 +146,13 @@ fn a_task_that_fills_the_disk_can_be_deleted_and_then_everything_goes_on() {
         status => Err(status.to_string()),
     });
     assert_eq!(said(&api.go_on(&first, "cat b.txt")), "kept\n");
+    let listed = ran(stead().args(["doctor", "--leftovers", "--data"]).arg(&data));
+    assert!(listed.status == 0 && listed.stdout.contains("slot "), "{}{}", listed.stdout, listed.stderr);
+    assert!(
+        !listed.stdout.contains("mount "),
+        "the directory's own file system is nobody's leftover: {}",
+        listed.stdout
+    );
     api.delete_sessions();
     server.terminate();
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::program::{needs_root, ran, stead};
+use crate::program::{STEAD, needs_root, ran, stead};
 use crate::server::TestServer;
 
 /// What doctor says with nothing beyond loopback asked for.
@@ -15,13 +15,21 @@ struct Examined {
     process: u32,
 }
 
+/// The runtime that was built.
+fn runtime_program() -> String {
+    std::env::var("STEAD_RUNTIME").unwrap_or_else(|_| STEAD.replace("/stead", "/stead-runtime"))
+}
+
 /// Runs it as this user or another, and asserts that nothing required was found missing.
 fn examined(user: Option<u32>) -> Examined {
     let home = tempfile::tempdir().unwrap();
+    // Where the program was built, another user may not come.
+    let runtime = home.path().join("stead-runtime");
+    std::fs::copy(runtime_program(), &runtime).unwrap();
     let run = |json: bool| {
         let mut command = stead();
         command.arg("doctor").args(json.then_some("--json")).arg("--data").arg(home.path().join("data"));
-        command.env("STEAD__RUNTIME__PATH", "/bin/sh");
+        command.env("STEAD__RUNTIME__PATH", &runtime);
         command.env("STEAD__BUILDS__INDEX_URL", "http://127.0.0.1:9/simple");
         command.env("STEAD__BUILDS__NPM_REGISTRY", "http://127.0.0.2:9/");
         if let Some(user) = user {
@@ -114,7 +122,8 @@ fn what_belongs_to_a_data_directory_is_listed() {
         assert_eq!(ran.status, 0, "{}", ran.stderr);
         ran.stdout
     };
-    assert_eq!(said(false, nowhere.path()), "nothing\n");
+    let refused = ran(stead().args(["doctor", "--leftovers", "--data"]).arg(nowhere.path()));
+    assert!(refused.status == 1 && refused.stderr.contains("no server was ever started on it"), "{}", refused.stderr);
     let mut server = TestServer::start(&[]);
     let ran = server.ran(&["run", "-", "--", "bash", "-c", "echo here"]);
     assert_eq!(ran.status, 0, "{}", ran.stderr);
@@ -127,7 +136,8 @@ fn what_belongs_to_a_data_directory_is_listed() {
         let owner = &found.unwrap_or_else(|| panic!("no {kind} of an environment in {listed:#}"))["owner"];
         assert!(owner["environment"].as_str().unwrap().starts_with("env_"), "{owner}");
     }
-    assert!(said(false, server.data()).contains("process "));
+    let text = said(false, server.data());
+    assert!(text.contains("process ") && text.ends_with("\nnothing of it is nobody's\n"), "{text}");
     server.start_again();
     server.terminate();
     let left = said(false, server.data());
@@ -170,6 +180,8 @@ fn what_is_missing_is_named_with_what_would_help() {
     assert_eq!((&registry["standing"], &registry["fix"]), (&"partial".into(), &fix.into()));
     assert_eq!(finding(&report, "seccomp")["required"], true);
     let (_, report) = doctor("/bin/sh");
+    assert_eq!(finding(&report, "runtime program")["standing"], "missing");
+    let (_, report) = doctor(&runtime_program());
     assert_eq!(finding(&report, "runtime program")["standing"], "good");
     assert!(!data.path().join("new").exists());
 }
