@@ -4,10 +4,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stead_domain::changes::Changes;
 use stead_domain::ports::{CommitError, Store as _};
-use stead_store::{DatabaseUrl, SqlStore, StoreConfig};
+use stead_store::{DatabaseUrl, Relief, SqlStore, StoreConfig};
 use stead_testkit::{Samples, SystemClock};
 use tempfile::TempDir;
 
@@ -57,6 +58,55 @@ fn causes(error: &CommitError) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Keeps a file on the disk until room is asked for.
+#[derive(Debug)]
+struct Reserve(PathBuf, AtomicBool);
+
+impl Relief for Reserve {
+    fn make_room(&self, is_full: bool) -> bool {
+        self.1.fetch_or(is_full, Ordering::SeqCst);
+        std::fs::remove_file(&self.0).is_ok()
+    }
+}
+
+#[tokio::test]
+async fn a_commit_for_which_room_is_made_is_carried_out_once() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let reserve = Arc::new(Reserve(disk.path().join("reserve"), AtomicBool::new(false)));
+    let url = DatabaseUrl::Sqlite(disk.path().join("stead.db"));
+    let config = StoreConfig::new(url).relieved(reserve.clone());
+    let store = SqlStore::open(&config, Arc::new(SystemClock)).await.unwrap();
+    let samples = Samples::new(1);
+    store.commit(Changes::new().fact(samples.workspace())).await.unwrap();
+    let agents: Vec<_> = (0..8).map(|_| samples.agent()).collect();
+    for (alone, taken) in [(true, &agents[..4]), (false, &agents[4..])] {
+        std::fs::write(&reserve.0, vec![7; 800 << 10]).unwrap();
+        let filler = disk.fill(0);
+        reserve.1.store(false, Ordering::SeqCst);
+        // What room the database has of its own is used up first.
+        let fits = || (0..64).fold(Changes::new(), |changes, _| changes.insert(samples.agent()));
+        while reserve.0.exists() {
+            store.commit(fits()).await.unwrap();
+        }
+        assert!(reserve.1.load(Ordering::SeqCst), "the database did not say why");
+        let commits = taken.iter().map(|agent| store.commit(Changes::new().insert(agent.clone())));
+        if alone {
+            for commit in commits {
+                commit.await.unwrap();
+            }
+        } else {
+            assert!(futures_util::future::join_all(commits).await.iter().all(Result::is_ok));
+        }
+        std::fs::remove_file(filler).unwrap();
+    }
+    let found = store.agents_list(samples.workspace_id).await.unwrap();
+    assert!(agents.iter().all(|agent| found.contains(agent)));
+    // There is no more to be had.
+    let _filler = disk.fill(0);
+    let many = || (0..400).fold(Changes::new(), |changes, _| changes.insert(samples.agent()));
+    while store.commit(many()).await.is_ok() {}
 }
 
 #[tokio::test]

@@ -204,7 +204,7 @@ async fn every_earlier_database_is_brought_up_to_date(
         let database = empty().await;
         load(&database, text).await;
         assert_ne!(columns(&database).await, newest, "the fixture of schema {schema} is no earlier one");
-        stead_store::check(&database.url()).await.unwrap();
+        assert_eq!(stead_store::check(&database.url()).await.unwrap(), [id("ws", 1), id("ws", 2)]);
         // Twice: the second time there is nothing to do.
         for _ in 0..2 {
             let store = database.open().await;
