@@ -183,7 +183,7 @@ impl Engine {
             tokio::time::sleep(Duration::from_millis(200)).await;
             return Ok(());
         }
-        let event = OperationEvent::Unknown("the server was restarted before it had an answer".to_owned());
+        let event = OperationEvent::Unknown("the server was restarted meanwhile".to_owned());
         let uncertain = operation.transition(event, self.now())?;
         self.write_back(Changes::new().update(uncertain)).await
     }

@@ -4,6 +4,8 @@
 //! It begins with the rows that the admission has written, or reads them: it does not matter which process admitted the turn.
 //! A store that does not answer is asked again until it does; what a turn came to is never forgotten meanwhile.
 
+use std::time::Duration;
+
 use stead_domain::attachment::Attachment;
 use stead_domain::session::Session;
 use stead_domain::turn::{Turn, TurnFailure, TurnFailureKind, TurnOutcome, TurnState};
@@ -16,6 +18,9 @@ use super::rows::{Admitted, Rows};
 use crate::commit::{Pauses, is_store_failure, store_failed};
 use crate::engine::Engine;
 use crate::waiting::Waiting;
+
+/// How long one attempt to make an environment ready may take, whatever was waited before.
+const ATTEMPT: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// Drives a turn to its end in a task of its own.
@@ -90,12 +95,15 @@ impl Engine {
     }
 
     /// How long a turn waits for its environment: within the server's bound, and for what fails in passing (there is no place, say)
-    /// within its own budget as well. Both count from its admission, whatever server processes there were since.
+    /// within its own budget as well. Both count from its admission, whatever server processes there were since; one whose time
+    /// went by meanwhile has one attempt left, with time to end.
     fn waiting(&self, turn: &Turn, driving: &Driving) -> Waiting {
         let waited = self.now().since(turn.created_at);
         let most = self.settings.turn_time_limit;
         let budget = turn.time_limit.map_or(most, |limit| limit.min(most));
-        let (budget, bound) = (budget.saturating_sub(waited), self.settings.start_wait.saturating_sub(waited));
+        let start_wait = self.settings.start_wait;
+        let left = start_wait.saturating_sub(waited);
+        let (budget, bound) = (budget.saturating_sub(waited).min(left), left.max(start_wait.min(ATTEMPT)));
         let called_off = [driving.cancel.clone(), self.turns.handing_over().clone(), self.supervisor.ending()];
         Waiting::of_turn(budget, bound, called_off)
     }

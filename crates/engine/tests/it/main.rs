@@ -9,4 +9,5 @@ mod handover;
 mod line;
 mod link;
 mod sessions;
+mod stopping;
 mod store;

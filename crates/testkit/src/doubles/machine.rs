@@ -1,4 +1,4 @@
-//! A machine on which environments are made at once and commands do what a test says. It outlives the server processes that use it.
+//! A machine on which environments are made at once, or as slowly as a test wants, and commands do what a test says. It outlives the server processes that use it.
 //!
 //! A script `echo TEXT` says so and ends. Every other one runs until the test [ends](Machine::end) it, or somebody kills it.
 
@@ -26,6 +26,8 @@ struct State {
     environments: HashMap<EnvironmentId, Place>,
     /// Environments that may run at once; all of them when absent.
     places: Option<usize>,
+    /// How long an environment takes to come up.
+    start_takes: Duration,
     /// Whether a start finds running environments and takes them over.
     adopts: bool,
     /// Whether processes survive what should end them, until their environment is stopped.
@@ -115,6 +117,11 @@ impl Machine {
         self.lock().places = Some(places);
     }
 
+    /// How long every environment takes to come up from now on.
+    pub fn set_start_takes(&self, time: Duration) {
+        self.lock().start_takes = time;
+    }
+
     /// Puts a file into the working directory of every environment.
     pub fn put_file(&self, path: &str, bytes: &[u8]) {
         for place in self.lock().environments.values_mut() {
@@ -130,6 +137,20 @@ impl Machine {
     /// How many environments run.
     pub fn running(&self) -> usize {
         self.lock().environments.values().filter(|place| place.running).count()
+    }
+
+    fn bring_up_in_time(
+        &self,
+        operation: OperationId,
+        environment: EnvironmentId,
+    ) -> PortFuture<'static, Outcome<String>> {
+        let (machine, time) = (self.clone(), self.lock().start_takes);
+        Box::pin(async move {
+            if !time.is_zero() {
+                tokio::time::sleep(time).await;
+            }
+            machine.bring_up(operation, environment)
+        })
     }
 
     fn bring_up(&self, operation: OperationId, environment: EnvironmentId) -> Outcome<String> {
@@ -174,7 +195,7 @@ impl Provider for Machine {
         _: WorkspaceId,
         _: &'a StartSpec,
     ) -> PortFuture<'a, Outcome<String>> {
-        soon(self.bring_up(operation, environment))
+        self.bring_up_in_time(operation, environment)
     }
 
     fn start<'a>(
@@ -184,7 +205,7 @@ impl Provider for Machine {
         _: WorkspaceId,
         _: &'a StartSpec,
     ) -> PortFuture<'a, Outcome<String>> {
-        soon(self.bring_up(operation, environment))
+        self.bring_up_in_time(operation, environment)
     }
 
     fn stop(&self, _: OperationId, environment: EnvironmentId) -> PortFuture<'_, Outcome<()>> {
