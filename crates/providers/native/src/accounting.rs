@@ -193,18 +193,18 @@ mod tests {
 
     #[test]
     fn who_filled_the_disk_is_told_from_who_was_there() {
-        let (short, mib) = (Some(Reached::DiskShort { reserve: 1 }), 1_u64 << 20);
+        let (short, mib) = (|| Some(Reached::DiskShort { reserve: 1 }), 1_u64 << 20);
         let mut growth = Growth { before: 100 * mib };
         // Before anybody has looked.
-        assert_eq!(growth.judge(700 * mib, short), short);
-        assert_eq!(growth.judge(701 * mib, short), None, "it was ended for that");
+        assert_eq!(growth.judge(700 * mib, short()), short());
+        assert_eq!(growth.judge(701 * mib, short()), None, "it was ended for that");
         // A little at a time, as soon as room is short.
-        assert_eq!(growth.judge(710 * mib, short), None);
-        assert_eq!(growth.judge(718 * mib, short), short);
+        assert_eq!(growth.judge(710 * mib, short()), None);
+        assert_eq!(growth.judge(718 * mib, short()), short());
         // Enough room, and what was written then is nobody's fault.
         assert_eq!(growth.judge(900 * mib, None), None);
-        assert_eq!(growth.judge(901 * mib, short), None);
-        assert_eq!(growth.judge(10 * mib, short), None);
-        assert_eq!(growth.judge(30 * mib, short), short);
+        assert_eq!(growth.judge(901 * mib, short()), None);
+        assert_eq!(growth.judge(10 * mib, short()), None);
+        assert_eq!(growth.judge(30 * mib, short()), short());
     }
 }
