@@ -56,20 +56,20 @@ fn a_start_that_a_crash_cut_off_is_tried_once_more_or_says_what_happened() {
     let world = World::new(Machine::adopting());
     let short = |settings: &mut stead_engine::Settings| settings.start_wait = Duration::from_secs(3);
     let first = world.process_with(short);
-    world.machine.set_start_takes(Duration::from_secs(60));
+    world.machine.set_start_takes(Duration::from_mins(1));
     let (slow, stuck) = (first.start("echo slow").turn.id, first.start("echo stuck").turn.id);
     std::thread::sleep(Duration::from_millis(1500));
     first.crash();
-    std::thread::sleep(Duration::from_millis(2000));
+    std::thread::sleep(Duration::from_secs(2));
     // Longer than the moment that is left of its time, and less than a start may take.
     world.machine.set_start_takes(Duration::from_millis(1500));
     let second = world.process_with(short);
     came_to(&second.end_of(slow), TurnState::Completed, "slow\n");
     came_to(&second.end_of(stuck), TurnState::Completed, "stuck\n");
 
-    world.machine.set_start_takes(Duration::from_secs(60));
+    world.machine.set_start_takes(Duration::from_mins(1));
     let stuck = second.start("echo stuck").turn.id;
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_secs(1));
     second.crash();
     let third = world.process_with(short);
     let view = third.end_of(stuck);
