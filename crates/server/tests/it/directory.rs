@@ -118,7 +118,7 @@ fn a_task_that_fills_the_disk_can_be_deleted_and_then_everything_goes_on() {
     assert_ne!(ended["status"], "in_progress", "{ended}");
     let file = format!("/v1/environments/{project}/files/large.bin");
     let task = json!({"input": "echo x", "metadata": {"harness_id": harness}});
-    for answer in [api.send("PUT", &file, &[], &[b'x'; 300_000]), api.post("/v1/responses", &task)] {
+    for answer in [api.send("PUT", &file, &[], &vec![b'x'; 300_000]), api.post("/v1/responses", &task)] {
         let error = &answer.json()["error"];
         assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{error}");
         assert_eq!((&error["type"], &error["code"]), (&json!("server_error"), &json!("environment_unavailable")));
@@ -127,7 +127,7 @@ fn a_task_that_fills_the_disk_can_be_deleted_and_then_everything_goes_on() {
     let deleted = api.delete(&format!("/v1/sessions/{}", session(&filling)));
     assert!(deleted.status < 300, "{} {}", deleted.status, deleted.text());
     ballast_is_whole(&data);
-    eventually("new work", || match api.send("PUT", &file, &[], &[b'x'; 300_000]).status {
+    eventually("new work", || match api.send("PUT", &file, &[], &vec![b'x'; 300_000]).status {
         200 => Ok(()),
         status => Err(status.to_string()),
     });
