@@ -74,10 +74,10 @@ impl Siege {
             ("sessions.network", "disabled"),
             ("builds.network", "disabled"),
             // Blobs and layers that nothing names go while others are stored and named.
-            ("collection.grace", "20s"),
-            // Long: on a busy machine a build takes its time, and none of these needs ending.
-            ("builds.time_limit", "5m"),
-            ("git.time_limit", "5m"),
+            ("collection.grace", "45s"),
+            // As long as the grace allows: on a busy machine a build takes its time, and none of these needs ending.
+            ("builds.time_limit", "45s"),
+            ("git.time_limit", "45s"),
         ];
         let mut server = TestServer::start(&settings);
         let arm = server.data().join("crash-at");
