@@ -103,29 +103,35 @@ fn tasks_that_are_just_starting_keep_no_end_waiting() {
     }
 }
 
-/// A second signal while requests may still finish means the same.
+/// Nobody's wait for a task keeps an end of everything waiting, be it asked for at once or by a second signal.
 #[test]
-fn a_second_signal_ends_what_is_handed_over() {
+fn a_request_that_waits_keeps_no_end_waiting() {
+    use rustix::process::Signal;
     needs_root!();
     let mut server = TestServer::start(&[("server.shutdown_grace", "20s")]);
     let api = Api::of(&server);
-    let harness = api.harness();
-    let body = json!({"input": "sleep 300.576", "metadata": {"harness_id": harness}});
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| api.try_send("POST", "/v1/responses", &[], body.to_string().as_bytes()));
-        eventually("the task to run", || match commands(&server).iter().any(|line| line.contains("300.576")) {
-            true => Ok(()),
-            false => Err(format!("{:?}", processes(&server))),
+    let body = json!({"input": "sleep 300.576", "metadata": {"harness_id": api.harness()}}).to_string();
+    for signals in [&[Signal::TERM, Signal::TERM][..], &[Signal::INT]] {
+        let began = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| api.try_send("POST", "/v1/responses", &[], body.as_bytes()));
+            eventually("the task to run", || match commands(&server).iter().any(|line| line.contains("300.576")) {
+                true => Ok(()),
+                false => Err(format!("{:?}", processes(&server))),
+            });
+            let began = std::time::Instant::now();
+            for signal in signals {
+                server.signal(*signal);
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            let answer = waiting.join().unwrap().expect("whoever waits is told");
+            assert_eq!(answer.ok()["status"], "failed");
+            began
         });
-        server.signal(rustix::process::Signal::TERM);
-        std::thread::sleep(Duration::from_millis(300));
-        server.signal(rustix::process::Signal::TERM);
-        drop(waiting);
-    });
-    let (status, took) = server.wait_for_end();
-    assert_eq!(status, Some(0), "{}", server.log());
-    assert!(took < Duration::from_secs(4), "{took:?}\n{}", server.log());
-    assert_eq!(processes(&server), Vec::<String>::new());
+        assert_eq!(server.wait_for_end().0, Some(0), "{}", server.log());
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}\n{}", began.elapsed(), server.log());
+        assert_eq!(processes(&server), Vec::<String>::new());
+        server.start_again();
+    }
 }
 
 /// Whoever waits for a task's end when the server hands over is told which task it is, and that it goes on.
