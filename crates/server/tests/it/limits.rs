@@ -218,13 +218,23 @@ fn time_ends_whatever_a_task_does() {
     for script in [
         "trap '' TERM INT HUP; (setsid sleep 987.91 &); sleep 987.91",
         "(setsid sleep 987.92 &); kill -STOP $PPID; sleep 987.92",
-        "export one=$PPID; setsid bash -c 'while :; do kill -STOP $one; kill -CONT $one; done # 987.93' & sleep 987.93",
         "kill -STOP $$",
         "python3 -c 'import os, resource; resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0))'; sleep 987.94",
         ":(){ :|:& };: 2>/dev/null; exec sleep 987.95",
     ] {
         assert_eq!(late(script, Some(1)), named, "{script}");
     }
+    // Whoever watches it is stopped again and again, which ends the task at once.
+    let stopping =
+        "export one=$PPID; setsid bash -c 'while :; do kill -STOP $one; kill -CONT $one; done # 987.93' & sleep 987.93";
+    let began = Instant::now();
+    let ended = api.run(&harness, stopping);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // Its time may have been over just before.
+    let told = ended.to_string();
+    assert!(told.contains("was ended from outside") || ended["status"] == "incomplete", "{ended:#}");
+    let left: Vec<String> = processes(&server).into_iter().filter(|line| line.contains("987.93")).collect();
+    assert_eq!(left, Vec::<String>::new());
     assert_eq!(
         late("sleep 987.96", None),
         "the script took longer than the 3 seconds that this server gives a task (sessions.time_limit), and was ended"
