@@ -58,8 +58,18 @@ fn under(
     let effects = team.effects();
     print(&format!("round {round}: seed {seed}, {in_flight} in flight, {effects} side effects; {done:?}"));
     tell(&refused);
+    ready(server);
     let faults = team.faults(server, excuses);
     assert!(faults.is_empty(), "round {round} (seed {seed}): {faults:#?}");
+}
+
+/// Waits until new work is taken: where the disk was full, room is put back first.
+fn ready(server: &TestServer) {
+    let api = Api::of(server);
+    eventually("the server to be ready", || {
+        let answer = api.get("/readyz");
+        if answer.status == 200 { Ok(()) } else { Err(format!("{answer:?}")) }
+    });
 }
 
 fn finish(server: &TestServer, team: &mut Team) {
@@ -245,6 +255,7 @@ fn a_full_disk_refuses_and_loses_nothing_that_was_acknowledged() {
         });
         server.kill();
         server.start_again();
+        ready(&server);
         let faults = team.faults(&server, Excuses::KILLED);
         assert!(faults.is_empty(), "{place:?}, after a kill: {faults:#?}");
     }

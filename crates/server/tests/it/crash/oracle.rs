@@ -233,7 +233,7 @@ impl Client {
     }
 
     /// Sends a task again with its key: the ids of its response and session. None when it is refused as it would have been the first
-    /// time: its client has given the version up that its session reads, and was about to be told.
+    /// time: its client has given the version up that its session reads, or deleted the project, and was about to be told.
     fn again(&self, body: &str, key: Option<&str>) -> Result<Option<(String, String)>, String> {
         // What comes of it is read later.
         let mut body: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
@@ -245,6 +245,7 @@ impl Client {
         match answer.status {
             200 => Ok(Some((text(&response["id"]).to_owned(), text(&response["metadata"]["session_id"]).to_owned()))),
             409 if response["error"]["code"] == "environment_not_ready" => Ok(None),
+            404 if response["error"]["code"] == "environment_not_found" => Ok(None),
             status => Err(format!("{status} {}", answer.text())),
         }
     }
