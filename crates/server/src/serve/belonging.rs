@@ -6,12 +6,14 @@
 //! anything. A restored backup has it. A directory without the note, from an earlier version, adopts the database that it meets
 //! unless that is an empty one and there is something to lose.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use stead_domain::WorkspaceId;
 use stead_store::DatabaseUrl;
+
+use super::data_directory::put;
 
 /// The note's name.
 const NAME: &str = "database";
@@ -75,15 +77,8 @@ pub(super) fn note(data: &Path, workspace: WorkspaceId) -> anyhow::Result<()> {
     if noted(data)?.is_some() {
         return Ok(());
     }
-    let (path, temporary) = (data.join(NAME), data.join("database.new"));
-    let write = || {
-        let mut file = std::fs::File::create(&temporary)?;
-        writeln!(file, "{workspace}")?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, &path)?;
-        std::fs::File::open(data)?.sync_all()
-    };
-    write().with_context(|| format!("failed to write {}", path.display()))
+    let path = data.join(NAME);
+    put(&path, &format!("{workspace}\n")).with_context(|| format!("failed to write {}", path.display()))
 }
 
 #[cfg(test)]

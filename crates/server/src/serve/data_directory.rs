@@ -99,6 +99,17 @@ fn holder_of(file: &File) -> String {
     holder.unwrap_or_else(unknown)
 }
 
+/// Writes a small file that is either whole and durable or as it was, for its owner alone. Blocking.
+pub(super) fn put(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+}
+
 /// What is left on the disk of a directory for any user, in bytes. Blocking.
 pub(super) fn room(path: &Path) -> Option<u64> {
     rustix::fs::statvfs(path).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -138,6 +149,18 @@ pub(super) fn say_if_full(error: anyhow::Error, path: &Path) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_file_is_for_its_owner_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("admin.key");
+        for text in ["a longer secret\n", "secret\n"] {
+            put(&path, text).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_directory_has_one_holder_at_a_time() {

@@ -2,12 +2,13 @@
 //!
 //! It lies in the data directory, not in the machine's host name: what it names is the disk, and a host may be renamed.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use stead_domain::ports::IdSource;
 
+use super::data_directory::put;
 use crate::adapters::RandomIds;
 
 /// The name, if there is one yet.
@@ -31,15 +32,7 @@ pub(super) fn name(data: &Path) -> anyhow::Result<String> {
         }
         Ok(None) => {
             let name = format!("node-{}", RandomIds.uuid_v7().simple());
-            let temporary = data.join("node.new");
-            let write = || {
-                let mut file = std::fs::File::create(&temporary)?;
-                writeln!(file, "{name}")?;
-                file.sync_all()?;
-                std::fs::rename(&temporary, &path)?;
-                std::fs::File::open(data)?.sync_all()
-            };
-            write().with_context(|| format!("failed to write {}", path.display()))?;
+            put(&path, &format!("{name}\n")).with_context(|| format!("failed to write {}", path.display()))?;
             Ok(name)
         }
         Err(error) => Err(error).with_context(|| format!("failed to read {}", path.display())),

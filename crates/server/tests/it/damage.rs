@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::api::{Api, Framing};
-use crate::directory::{ballast_is_whole, no_room_is_left};
+use crate::directory::{ballast_is_whole, is_refused_for_want_of_room, no_room_is_left};
 use crate::objects::said;
 use crate::program::needs_root;
 use crate::server::TestServer;
@@ -105,13 +105,7 @@ fn a_full_disk_is_said_in_every_answer_and_at_the_start_and_costs_nothing_that_w
         api.send("POST", "/v1/responses", &json, task.as_bytes()),
         api.send("POST", "/v1/harnesses", &json, agent.as_bytes()),
     ] {
-        let error = &refusal.json()["error"];
-        assert_eq!((refusal.status, refusal.header("retry-after")), (503, Some("1")), "{error}");
-        assert_eq!(
-            (&error["type"], &error["code"]),
-            (&json!("server_error"), &json!("environment_unavailable")),
-            "{error}"
-        );
+        is_refused_for_want_of_room(&refusal);
     }
     // What is there can be read.
     assert_eq!(api.get(&format!("/v1/environments/{project}/files/a.txt")).body, b"kept\n");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::api::Api;
+use crate::api::{Answer, Api};
 use crate::damage::Disk;
 use crate::objects::{eventually, said, text};
 use crate::observing::plain;
@@ -97,6 +97,13 @@ pub(crate) fn no_room_is_left(server: &TestServer) {
     });
 }
 
+pub(crate) fn is_refused_for_want_of_room(refusal: &Answer) {
+    let error = &refusal.json()["error"];
+    assert_eq!((refusal.status, refusal.header("retry-after")), (503, Some("1")), "{error}");
+    let told = (&error["type"], &error["code"]);
+    assert_eq!(told, (&json!("server_error"), &json!("environment_unavailable")), "{error}");
+}
+
 #[test]
 fn a_task_that_fills_the_disk_can_be_deleted_and_then_everything_goes_on() {
     needs_root!();
@@ -119,9 +126,7 @@ fn a_task_that_fills_the_disk_can_be_deleted_and_then_everything_goes_on() {
     let file = format!("/v1/environments/{project}/files/large.bin");
     let task = json!({"input": "echo x", "metadata": {"harness_id": harness}});
     for answer in [api.send("PUT", &file, &[], &vec![b'x'; 300_000]), api.post("/v1/responses", &task)] {
-        let error = &answer.json()["error"];
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{error}");
-        assert_eq!((&error["type"], &error["code"]), (&json!("server_error"), &json!("environment_unavailable")));
+        is_refused_for_want_of_room(&answer);
     }
     assert_eq!(api.get(&format!("/v1/environments/{project}/files/a.txt")).body, b"kept\n");
     let deleted = api.delete(&format!("/v1/sessions/{}", session(&filling)));

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::api::Api;
 use crate::objects::{eventually, processes, text};
+use crate::observing::plain;
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -37,19 +38,8 @@ fn who_cannot_serve_leaves_the_server_that_does_in_its_place() {
     server.set("server.metrics_listen", &address);
     for _ in 0..3 {
         assert_eq!(server.take_over(), Some(0), "{}", server.log());
-        let numbers = asked(&format!("http://{address}/healthz"));
-        assert!(numbers.starts_with("HTTP/1.1 200"), "{numbers}");
+        assert_eq!(plain(&address, "/healthz").0, 200);
     }
-}
-
-fn asked(url: &str) -> String {
-    use std::io::{Read, Write};
-    let (address, path) = url.trim_start_matches("http://").split_once('/').unwrap();
-    let mut connection = std::net::TcpStream::connect(address).unwrap();
-    write!(connection, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]

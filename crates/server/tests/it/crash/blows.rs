@@ -1,8 +1,6 @@
 //! The same clients while something else than the server is hit. The server lives on, or is back on a machine that has forgotten
 //! everything but its disks.
 
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +13,7 @@ use super::postgres::Postgres;
 use super::rounds::{print, tell};
 use super::team::Team;
 use crate::api::Api;
+use crate::damage::Disk;
 use crate::objects::{eventually, processes, said, text};
 use crate::program::needs_root;
 use crate::server::TestServer;
@@ -224,24 +223,11 @@ fn a_store_that_hangs_or_dies_costs_time_and_nothing_that_was_acknowledged() {
     finish(&server, &mut team);
 }
 
-/// A small file system at a path until this is dropped.
-struct Disk<'a>(&'a Path);
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_refuses_and_loses_nothing_that_was_acknowledged() {
     needs_root!();
     let settings = [USUAL.as_slice(), &[("native.disk_reserve", "4KiB")]].concat();
-    let mut server = TestServer::start_prepared(&settings, |data| {
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=160m,mode=755", "stead-small"]).arg(data).status();
-        assert!(mounted.unwrap().success(), "a small file system cannot be mounted");
-    });
+    let mut server = TestServer::start_prepared(&settings, |data| Disk::mount(data, "160m"));
     let data = server.data().to_owned();
     let _disk = Disk(&data);
     let mut team = Team::new(&server);
