@@ -12,6 +12,9 @@ from sessions import Starter
 
 LINE = "0123456789abcdef" * 4
 SIZE = 1 << 30
+FRAMES = "application/vnd.stead.output"
+"""The form of the output that `stead run` takes."""
+LINES = "application/x-ndjson"
 OUTPUT_LIMIT = 16 << 30
 """More than anything here writes: the default would end the command."""
 
@@ -44,12 +47,12 @@ class Flow:
         body = {"input": script(self.size), "background": True, "metadata": {"harness_id": self.agent}}
         return self.client.call("POST", "/v1/responses", body)
 
-    def take(self, response):
+    def take(self, response, accept=FRAMES):
         """Follows the raw output to its end."""
         url = self.client.connection
         connection = http.client.HTTPConnection(url.host, url.port, timeout=600)
         turn = "turn_" + response["id"].split("_", 1)[1]
-        connection.request("GET", f"/stead/v1/turns/{turn}/output", headers=self.client.headers)
+        connection.request("GET", f"/stead/v1/turns/{turn}/output", headers={**self.client.headers, "Accept": accept})
         answer = connection.getresponse()
         if answer.status != 200:
             raise RuntimeError(f"the output: {answer.status} {answer.read(300)!r}")
@@ -57,17 +60,17 @@ class Flow:
         while piece := answer.read1(1 << 16):
             tail = (tail + piece)[-2000:]
         connection.close()
-        end = json.loads(tail.strip().rsplit(b"\n", 1)[-1])
+        end = json.loads(tail[tail.rindex(b'{"state"'):])
         if end.get("state") != "completed":
             raise RuntimeError(f"the task ended as {end}")
         found = self.client.call("GET", f"/stead/v1/turns/{turn}")["output_bytes"]
         if found < self.size:
             raise RuntimeError(f"{found} bytes of {self.size} were kept")
 
-    def rate(self):
+    def rate(self, accept):
         began = time.monotonic()
         response = self.start()
-        self.take(response)
+        self.take(response, accept)
         took = time.monotonic() - began
         self.client.delete_session(response["metadata"]["session_id"])
         return self.size / took
@@ -78,15 +81,17 @@ def run(bench):
     settings = {"STEAD__SESSIONS__OUTPUT": str(OUTPUT_LIMIT)}
     with Server(bench.binaries, bench.directory("output") / "data", settings) as server:
         flow = Flow(server, size)
-        through_api, piped = [], []
+        as_frames, as_lines, piped = [], [], []
         for number in range(3):
             bench.say(f"{size >> 20} MiB, {number + 1}")
             piped.append(through_pipe(size))
-            through_api.append(flow.rate())
+            as_frames.append(flow.rate(FRAMES))
+            as_lines.append(flow.rate(LINES))
         pipe = Figure("a pipe", piped, unit="B/s", command=script(size) + " into a pipe")
-        yield Figure("command output through the API", through_api, unit="B/s", yardstick=pipe, goal=Goal("share", 0.5),
-                     command="POST /v1/responses {input: the same}, GET /stead/v1/turns/…/output to its end",
-                     note="everything is also kept on disk")
+        command = "POST /v1/responses {input: the same}, GET /stead/v1/turns/…/output to its end, which accepts "
+        yield Figure("command output through the API", as_frames, unit="B/s", yardstick=pipe, goal=Goal("share", 0.5),
+                     command=command + FRAMES, note="everything is also kept on disk")
+        yield Figure("  as lines of JSON", as_lines, unit="B/s", yardstick=pipe, command=command + LINES)
         yield from beside(bench, server, flow)
 
 

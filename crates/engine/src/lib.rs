@@ -64,6 +64,6 @@ pub use source::{FileWrite, GitImport, ImportReport, SkippedMember, SourcePage, 
 pub use spool::{SpoolWriter, Spooled};
 pub use tools::{BuildRegistries, Tools};
 pub use turns::{
-    EventStream, OutputChunk, OutputStreamOf, ProjectChoice, RetryKey, StartedTurn, TurnRequest, TurnView,
-    VersionChoice,
+    EventStream, OutputChunk, OutputRecords, OutputStreamOf, ProjectChoice, RetryKey, StartedTurn, TurnRequest,
+    TurnView, VersionChoice,
 };

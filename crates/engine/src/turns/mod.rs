@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::admit::{ProjectChoice, RetryKey, StartedTurn, TurnRequest, VersionChoice};
 pub(crate) use self::artifacts::Baseline;
 pub use self::events::EventStream;
-pub use self::output::{OutputChunk, OutputStreamOf};
+pub use self::output::{OutputChunk, OutputRecords, OutputStreamOf};
 
 /// A turn with its session and what it left.
 #[derive(Debug, Clone)]

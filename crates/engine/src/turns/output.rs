@@ -31,8 +31,55 @@ pub struct OutputChunk {
     pub bytes: Bytes,
 }
 
+/// Whole records as the log has them, headers included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputRecords {
+    /// Where the record after the last of these begins: the place to resume from.
+    pub offset: u64,
+    /// The records. Empty where there are none.
+    pub bytes: Bytes,
+}
+
+impl OutputRecords {
+    /// The whole records at the beginning of `buffer`, which begins at `from`; what follows the last whole one is left for the next
+    /// read.
+    fn of(buffer: Vec<u8>, from: u64) -> Self {
+        let mut whole = 0;
+        while let Some((_, length)) = header(&buffer[whole..]) {
+            whole += HEADER + length;
+        }
+        let mut bytes = Bytes::from(buffer);
+        bytes.truncate(whole);
+        Self { offset: from + whole as u64, bytes }
+    }
+
+    /// Each record as a piece of output.
+    pub fn chunks(&self) -> Vec<OutputChunk> {
+        let (mut rest, mut found) = (self.bytes.clone(), Vec::new());
+        while let Some((stream, length)) = header(&rest) {
+            rest.advance(HEADER);
+            let bytes = rest.split_to(length);
+            found.push(OutputChunk { offset: self.offset - rest.len() as u64, stream, bytes });
+        }
+        found
+    }
+}
+
+/// The stream and the length of the record that `rest` begins with; None when it is not whole.
+fn header(rest: &[u8]) -> Option<(OutputStream, usize)> {
+    let (tag, rest) = rest.split_first()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let stream = match tag {
+        1 => OutputStream::Stdout,
+        2 => OutputStream::Stderr,
+        _ => return None,
+    };
+    (length <= RECORD && length <= rest.len()).then_some((stream, length))
+}
+
 /// Raw output, live until the turn has ended.
-pub type OutputStreamOf = BoxStream<'static, Result<OutputChunk>>;
+pub type OutputStreamOf = BoxStream<'static, Result<OutputRecords>>;
 
 pub(crate) fn log_failed(error: LogError) -> Error {
     Error::new(Code::BackendUnavailable, "the server's output log does not answer").because(error)
@@ -122,27 +169,6 @@ impl OutputLog {
     }
 }
 
-/// The whole records at the beginning of `buffer`; what follows the last whole one is left for the next read.
-fn records(buffer: Vec<u8>, mut offset: u64) -> Vec<OutputChunk> {
-    let mut rest = Bytes::from(buffer);
-    let mut found = Vec::new();
-    while rest.len() >= HEADER {
-        let length = u32::from_le_bytes([rest[1], rest[2], rest[3], rest[4]]) as usize;
-        let stream = match rest[0] {
-            1 => OutputStream::Stdout,
-            2 => OutputStream::Stderr,
-            _ => break,
-        };
-        if length > RECORD || rest.len() < HEADER + length {
-            break;
-        }
-        offset += (HEADER + length) as u64;
-        rest.advance(HEADER);
-        found.push(OutputChunk { offset, stream, bytes: rest.split_to(length) });
-    }
-    found
-}
-
 impl Engine {
     pub(crate) fn output_log(&self, turn: TurnId) -> OutputLog {
         OutputLog { engine: self.clone(), log: LogName::Turn(turn), bytes: 0, length: 0, torn: false }
@@ -157,10 +183,12 @@ impl Engine {
     ) -> Result<OutputLog> {
         let mut log = self.output_log(turn);
         loop {
-            let chunks = self.read_output(turn, log.length).await?;
-            let Some(last) = chunks.last() else { break };
-            log.length = last.offset;
-            for chunk in &chunks {
+            let records = self.read_output(turn, log.length).await?;
+            if records.bytes.is_empty() {
+                break;
+            }
+            log.length = records.offset;
+            for chunk in &records.chunks() {
                 log.bytes += chunk.bytes.len() as u64;
                 hear(chunk.stream, &chunk.bytes);
             }
@@ -174,12 +202,12 @@ impl Engine {
     }
 
     /// The records from `offset` on, as far as they are whole and one read takes them.
-    pub(crate) async fn read_output(&self, turn: TurnId, offset: u64) -> Result<Vec<OutputChunk>> {
+    pub(crate) async fn read_output(&self, turn: TurnId, offset: u64) -> Result<OutputRecords> {
         let chunk = self.logs.read(LogName::Turn(turn), offset, READ).await.map_err(log_failed)?;
-        Ok(records(chunk.bytes, offset))
+        Ok(OutputRecords::of(chunk.bytes, offset))
     }
 
-    /// Raw output from an offset that an earlier chunk gave (0 for the beginning), live until the turn has ended.
+    /// Raw output from an offset that earlier records gave (0 for the beginning), live until the turn has ended.
     #[tracing::instrument(skip_all, target = "stead::use_case")]
     pub async fn turn_output(&self, caller: &Caller, id: TurnId, from: u64) -> Result<OutputStreamOf> {
         struct State {
@@ -195,16 +223,16 @@ impl Engine {
             loop {
                 // The state is asked for when there is nothing to read, and the file once more after it: what an ended turn said is
                 // all there.
-                let mut chunks = state.engine.read_output(state.turn.id, state.offset).await?;
+                let mut records = state.engine.read_output(state.turn.id, state.offset).await?;
                 let mut is_ended = false;
-                if chunks.is_empty() {
+                if records.bytes.is_empty() {
                     let row = state.engine.patiently_for(FOLLOWER, || state.engine.followed(&state.turn)).await?;
                     is_ended = row.state.is_ended();
-                    chunks = state.engine.read_output(state.turn.id, state.offset).await?;
+                    records = state.engine.read_output(state.turn.id, state.offset).await?;
                 }
-                if let Some(last) = chunks.last() {
-                    state.offset = last.offset;
-                    return Ok(Some((chunks, state)));
+                if !records.bytes.is_empty() {
+                    state.offset = records.offset;
+                    return Ok(Some((records, state)));
                 }
                 if is_ended {
                     return Ok(None);
@@ -212,12 +240,7 @@ impl Engine {
                 state.waiter.wait().await;
             }
         });
-        Ok(stream
-            .flat_map(|chunks: Result<Vec<OutputChunk>>| match chunks {
-                Ok(chunks) => futures_util::stream::iter(chunks.into_iter().map(Ok).collect::<Vec<_>>()),
-                Err(error) => futures_util::stream::iter(vec![Err(error)]),
-            })
-            .boxed())
+        Ok(stream.boxed())
     }
 }
 
@@ -228,12 +251,15 @@ mod tests {
     #[test]
     fn a_torn_record_waits_for_its_rest() {
         let mut buffer = vec![1, 2, 0, 0, 0, b'h', b'i', 2, 1, 0, 0, 0, b'!'];
-        let whole = records(buffer.clone(), 100);
+        let records = |buffer: &Vec<u8>, from| OutputRecords::of(buffer.clone(), from).chunks();
+        let whole = records(&buffer, 100);
         assert_eq!(whole.iter().map(|chunk| chunk.offset).collect::<Vec<_>>(), [107, 113]);
         buffer.pop();
-        assert_eq!(records(buffer, 0).len(), 1);
-        assert!(records(vec![9, 0, 0, 0, 0], 0).is_empty());
-        assert!(records(vec![1, 255, 255, 255, 255, 0], 0).is_empty());
+        assert_eq!(records(&buffer, 0).len(), 1);
+        assert_eq!(OutputRecords::of(buffer, 7).offset, 14);
+        for none in [vec![], vec![1, 0, 0, 0], vec![9, 0, 0, 0, 0], vec![1, 255, 255, 255, 255, 0]] {
+            assert!(records(&none, 0).is_empty(), "{none:?}");
+        }
     }
 
     #[test]
@@ -249,7 +275,7 @@ mod tests {
         ];
         let encoded = encode(&said);
         let length = encoded.len() as u64;
-        let found = records(encoded, 0);
+        let found = OutputRecords::of(encoded, 0).chunks();
         let shape: Vec<_> = found.iter().map(|chunk| (chunk.stream, chunk.bytes.len())).collect();
         assert_eq!(shape, [(Stdout, RECORD), (Stdout, 1), (Stderr, 1), (Stdout, 1)]);
         assert_eq!(found[0].bytes[..2], [b'a', 7]);

@@ -6,7 +6,7 @@ use stead_face_frame::{Operation, Parameter, Part, Row};
 
 use crate::refusal::Refusal;
 use crate::request;
-use crate::routes::{audit, build_log, builds, keeping, keys, server, turns, workspaces};
+use crate::routes::{audit, build_log, builds, keeping, keys, output, server, turns, workspaces};
 use crate::state::FaceState;
 use crate::wire;
 
@@ -125,10 +125,11 @@ fn work() -> Routes {
         )
         .get(
             "/stead/v1/turns/{turn}/output",
-            turns::output,
-            Operation::new("The raw output of a task as it comes, a JSON object per line")
+            output::get,
+            Operation::new("The raw output of a task as it comes: a JSON object per line, or frames of bytes")
                 .with(from())
-                .answers_as::<wire::OutputLine>("application/x-ndjson")
+                .answers_as::<wire::OutputLine>(wire::OUTPUT_LINES)
+                .answers_bytes(wire::OUTPUT_FRAMES)
                 .refuses(&[404, 429]),
         )
 }

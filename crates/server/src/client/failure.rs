@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
-use stead_face_stead::wire::ErrorEnvelope;
+use stead_face_stead::wire::{ErrorEnvelope, FrameError};
 
 use super::words;
 use crate::console::printable;
@@ -31,6 +31,12 @@ pub(crate) struct Failure {
 const FAILED: &str = "failed";
 const USAGE: &str = "usage";
 const UNREACHABLE: &str = "unreachable";
+
+impl From<FrameError> for Failure {
+    fn from(error: FrameError) -> Self {
+        Self::new(format!("the server sent output that cannot be read: {error}"))
+    }
+}
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {

@@ -4,17 +4,16 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, RequestBuilder};
 use serde::de::DeserializeOwned;
-use stead_face_stead::wire::OutputLine;
+use stead_face_stead::wire::{FrameReader, OUTPUT_FRAMES, OutputLine};
 use tokio::time::Instant;
 
 use super::{Client, Failure, segment};
 use crate::console::note;
 
 const PAUSE: Duration = Duration::from_millis(500);
-/// The longest line; the server sends far shorter ones.
-const MAX_LINE: usize = 16 << 20;
 
 /// Waits between attempts, until the server has been away for too long.
 struct Patience {
@@ -69,7 +68,7 @@ pub(crate) async fn until_answered<T: DeserializeOwned>(
     }
 }
 
-/// Gives every line of a turn's output to `take`, each once and in order, and returns the last.
+/// Gives every piece of a turn's output to `take`, each once and in order, the end included, which it returns.
 pub(crate) async fn follow_output(
     client: &Client,
     turn: &str,
@@ -94,38 +93,31 @@ async fn output_once(
     take: &mut impl FnMut(&OutputLine) -> Result<(), Failure>,
 ) -> Result<Result<OutputLine, Failure>, Failure> {
     let path = format!("/stead/v1/turns/{}/output?from={from}", segment(turn));
-    let response = match client.send(client.request(Method::GET, &path)).await {
+    let request = client.request(Method::GET, &path).header(ACCEPT, OUTPUT_FRAMES);
+    let response = match client.send(request).await {
         Ok(response) => response,
         Err(failure) => return Ok(Err(failure)),
     };
+    if response.headers().get(CONTENT_TYPE).is_none_or(|media| media != OUTPUT_FRAMES) {
+        return Err(Failure::new("the server does not send output in a form that this program reads"));
+    }
     let mut body = response.bytes_stream();
-    let mut pending = Vec::new();
+    let mut frames = FrameReader::new(*from);
+    let mut end = None;
     while let Some(bytes) = body.next().await {
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Err(client.unanswered(&error))),
         };
-        pending.extend_from_slice(&bytes);
-        let mut done = 0;
-        while let Some(end) = pending[done..].iter().position(|&byte| byte == b'\n') {
-            let text = pending[done..done + end].trim_ascii();
-            done += end + 1;
-            patience.progress();
-            if text.is_empty() {
-                continue;
-            }
-            let line: OutputLine = serde_json::from_slice(text).map_err(|error| {
-                Failure::new(format!("the server sent a line of output that cannot be read: {error}"))
-            })?;
+        patience.progress();
+        frames.push(&bytes, |line| {
             take(&line)?;
-            match line {
-                OutputLine::Chunk { offset, .. } => *from = offset,
-                end @ OutputLine::End { .. } => return Ok(Ok(end)),
-            }
-        }
-        pending.drain(..done);
-        if pending.len() > MAX_LINE {
-            return Err(Failure::new("the server sent a line of output that is too long"));
+            end = matches!(line, OutputLine::End { .. }).then_some(line);
+            Ok::<(), Failure>(())
+        })?;
+        *from = frames.offset();
+        if let Some(end) = end {
+            return Ok(Ok(end));
         }
     }
     Ok(Err(Failure::new("the server ended the output before the task had ended")))

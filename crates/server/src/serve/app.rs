@@ -116,7 +116,7 @@ fn compose(
 fn until(response: Response, stopping: CancellationToken) -> Response {
     let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let live = media.starts_with("text/event-stream")
-        || media.starts_with("application/x-ndjson")
+        || [wire::OUTPUT_LINES, wire::OUTPUT_FRAMES].contains(&media)
         || response.headers().contains_key(wire::LOG_OFFSET);
     if !live {
         return response;

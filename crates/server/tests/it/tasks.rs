@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use stead_face_stead::wire::{Exit, OutputLine, Stream};
 
 use crate::api::{Answer, Api, Framing};
 use crate::objects::{eventually, leaves_nothing, processes, said, text, wait_for_file};
@@ -162,6 +163,51 @@ fn long_output_keeps_head_and_tail_and_excess_files_are_named() {
     let session = text(&many["metadata"]["session_id"]);
     let files = api.get(&format!("/v1/sessions/{session}/files")).ok();
     assert_eq!(files["files"].as_array().unwrap().len(), 4096);
+}
+
+#[test]
+fn raw_output_is_the_same_in_lines_and_in_frames_from_wherever_it_is_asked_for() {
+    needs_root!();
+    let (_server, api, harness) = start();
+    let run = api.run(&harness, "printf a; printf '\\377\\n' >&2; head -c 300000 /dev/zero; exit 3");
+    let path = format!("/stead/v1/turns/{}/output", text(&run["id"]));
+    let frames = |from: u64| {
+        let accept = [("Accept", "application/vnd.stead.output")];
+        let answer = api.send("GET", &format!("{path}?from={from}"), &accept, b"");
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/vnd.stead.output")));
+        assert_eq!(answer.header("vary"), Some("accept"));
+        let (mut rest, mut offset, mut read) = (answer.body.as_slice(), from, Vec::new());
+        while let [kind, a, b, c, d, bytes @ ..] = rest {
+            let data;
+            (data, rest) = bytes.split_at(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+            offset += 5 + data.len() as u64;
+            let chunk = |stream| OutputLine::Chunk { offset, stream, data: data.to_vec() };
+            read.push(match kind {
+                1 => chunk(Stream::Stdout),
+                2 => chunk(Stream::Stderr),
+                3 => serde_json::from_slice(data).unwrap(),
+                other => panic!("a frame of the kind {other}"),
+            });
+        }
+        read
+    };
+    let lines = |from: u64| -> Vec<OutputLine> {
+        let answer = api.get(&format!("{path}?from={from}"));
+        assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
+        answer.body.split_inclusive(|&byte| byte == b'\n').map(|line| serde_json::from_slice(line).unwrap()).collect()
+    };
+    let whole = lines(0);
+    let (end, chunks) = whole.split_last().unwrap();
+    assert!(matches!(end, OutputLine::End { state, exit: Some(Exit::Code(3)), .. } if state == "failed"), "{end:?}");
+    assert_eq!(frames(0), whole);
+    let (mut from, mut said) = (0, 0);
+    for (index, chunk) in chunks.iter().enumerate() {
+        let OutputLine::Chunk { offset, data, .. } = chunk else { panic!("{chunk:?}") };
+        (from, said) = (*offset, said + data.len());
+        assert_eq!(frames(from), whole[index + 1..]);
+        assert_eq!(lines(from), whole[index + 1..]);
+    }
+    assert_eq!((said, from > 300_003), (300_003, true));
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub(crate) mod builds;
 pub(crate) mod keeping;
 pub(crate) mod keys;
 mod named;
+pub(crate) mod output;
 mod query;
 pub(crate) mod server;
 pub(crate) mod turns;

@@ -17,6 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::turn::TurnFailure;
 
+/// What is sent to whoever does not ask for [frames](super::OUTPUT_FRAMES).
+pub const OUTPUT_LINES: &str = "application/x-ndjson";
+
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
