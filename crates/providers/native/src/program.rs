@@ -25,8 +25,11 @@ pub(crate) fn seal(program: &RuntimeProgram) -> Result<OwnedFd, ProviderError> {
         }
         RuntimeProgram::File { path, sha256 } => {
             let bytes = std::fs::read(path).map_err(|error| {
-                tracing::error!(path = %path.display(), %error, "could not read the runtime program");
-                ProviderError::permanent("runtime_missing", "the runtime program cannot be read")
+                let message = format!(
+                    "the runtime program {} cannot be read: {error}; `runtime.path` names another place",
+                    path.display()
+                );
+                ProviderError::permanent("runtime_missing", message)
             })?;
             if sha256.is_some_and(|expected| Sha256::digest(&bytes)[..] != expected[..]) {
                 return Err(ProviderError::permanent("runtime_changed", "the runtime program is not the expected one"));

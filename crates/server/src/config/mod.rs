@@ -6,6 +6,7 @@
 
 mod directory;
 mod layers;
+mod level;
 mod network;
 mod quantity;
 mod reader;

@@ -12,6 +12,7 @@ use stead_store::DatabaseUrl;
 
 use super::directory::default_data_directory;
 use super::layers::{ConfigErrors, Sourced};
+use super::level;
 use super::network::{self, SessionPorts};
 use super::reader::Reader;
 
@@ -387,7 +388,7 @@ fn log(reader: &mut Reader) -> LogSettings {
         other => Err(format!("`{other}` is neither \"text\" nor \"json\"")),
     });
     let level = reader.text("log.level");
-    if let Err(why) = level.parse::<tracing_subscriber::filter::Targets>() {
+    if let Err(why) = level::check(&level) {
         reader.refuse("log.level", why);
     }
     LogSettings { format, level }

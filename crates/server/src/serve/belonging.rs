@@ -6,6 +6,7 @@
 //! anything. A restored backup has it. A directory without the note, from an earlier version, adopts the database that it meets
 //! unless that is an empty one and there is something to lose.
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -17,10 +18,11 @@ use super::data_directory::put;
 
 /// The note's name.
 const NAME: &str = "database";
-/// What says that there was a database with something in it: the first key, and environments beside the slots' leases.
+/// What says that there was a database with something in it: the first key, and environments.
 const KEY: &str = "admin.key";
 const ENVIRONMENTS: &str = "environments";
-const SLOTS: &str = "slots";
+/// What a first start puts among the environments before there is a database.
+const BEFORE: [&str; 2] = ["slots", "place.json"];
 
 /// The workspace that is noted, if one is yet.
 fn noted(data: &Path) -> anyhow::Result<Option<WorkspaceId>> {
@@ -65,8 +67,9 @@ pub(super) async fn check(data: &Path, url: &DatabaseUrl) -> anyhow::Result<()> 
 /// What would be lost, and says so by being there.
 fn lost(data: &Path) -> Vec<String> {
     let environments = data.join(ENVIRONMENTS);
+    let is_one = |name: &OsStr| !BEFORE.iter().any(|before| name.as_encoded_bytes().starts_with(before.as_bytes()));
     let used =
-        std::fs::read_dir(&environments).is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name() != SLOTS));
+        std::fs::read_dir(&environments).is_ok_and(|entries| entries.flatten().any(|entry| is_one(&entry.file_name())));
     let found =
         [(data.join(NAME), data.join(NAME).exists()), (data.join(KEY), data.join(KEY).exists()), (environments, used)];
     found.into_iter().filter(|(_, there)| *there).map(|(path, _)| path.display().to_string()).collect()
@@ -109,6 +112,7 @@ mod tests {
             check(data, &url(name)).await.unwrap();
         }
         std::fs::create_dir_all(data.join("environments/slots")).unwrap();
+        std::fs::write(data.join("environments/place.json"), "{}").unwrap();
         check(data, &url("none.db")).await.unwrap();
         std::fs::create_dir(data.join("environments/e")).unwrap();
         assert!(refused("none.db").await.contains(&format!("remove {}/environments", data.display())));

@@ -1,8 +1,8 @@
 //! The data directory, which belongs to one server process at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -30,14 +30,14 @@ pub(super) enum Claim {
 }
 
 impl DataDirectory {
-    /// Makes the directory unless it is there, for its owner alone to write, and locks it.
+    /// Makes the directory unless it is there, closes it to everybody else, and locks it.
     pub(super) fn claim(path: &Path) -> anyhow::Result<Claim> {
-        // Sandboxes of other user ids reach what is mounted from beneath, so the directory may be passed through.
         DirBuilder::new()
             .recursive(true)
-            .mode(0o711)
+            .mode(CLOSED)
             .create(path)
             .with_context(|| format!("failed to make the data directory {}", path.display()))?;
+        close(path)?;
         let file = path.join("lock");
         let mut lock = OpenOptions::new()
             .create(true)
@@ -47,14 +47,9 @@ impl DataDirectory {
             .mode(0o600)
             .open(&file)
             .with_context(|| format!("failed to open {}", file.display()))?;
-        // Whoever started on it first owns what is in it. Root may open all of that, and would leave behind what its owner cannot.
-        let owner = lock.metadata().with_context(|| format!("failed to look at {}", file.display()))?.uid();
-        let user = rustix::process::geteuid().as_raw();
-        ensure!(
-            owner == user,
-            "the data directory {} belongs to user {owner}, and this is user {user}: start the server as its owner",
-            path.display()
-        );
+        // Whoever started on it first owns what is in it, whoever has the directory now.
+        let metadata = lock.metadata().with_context(|| format!("failed to look at {}", file.display()))?;
+        ensure_own(path, &metadata)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
             // Who holds it is a courtesy; that somebody does is what matters.
@@ -83,6 +78,35 @@ impl DataDirectory {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// What a data directory is open to: its owner. What lies in it is mounted into sandboxes before they have users of their own.
+const CLOSED: u32 = 0o700;
+
+/// Sees to it that nobody else reads what is in the directory, or puts something into it.
+fn close(path: &Path) -> anyhow::Result<()> {
+    let metadata = std::fs::metadata(path).with_context(|| format!("failed to look at {}", path.display()))?;
+    ensure_own(path, &metadata)?;
+    let mode = metadata.mode() & 0o777;
+    if mode & !CLOSED == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(CLOSED)).with_context(|| {
+        format!("the data directory {} is open to others (mode {mode:03o}) and cannot be closed", path.display())
+    })?;
+    tracing::warn!("closed the data directory {} to everybody else; its mode was {mode:03o}", path.display());
+    Ok(())
+}
+
+/// Root may open all that another user has, and would leave behind what its owner cannot.
+fn ensure_own(path: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+    let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    ensure!(
+        owner == user,
+        "the data directory {} belongs to user {owner}, and this is user {user}: start the server as its owner",
+        path.display()
+    );
+    Ok(())
 }
 
 /// Who has locked a file, as the kernel's list of locks says it: a number, or words for want of one.
@@ -175,11 +199,24 @@ mod tests {
         let Claim::Held(holder) = claimed() else { panic!("it was claimed twice") };
         assert_eq!(holder, std::process::id().to_string());
         drop(first);
-        assert!(matches!(claimed(), Claim::Ours(_)));
+        let mode = || std::fs::metadata(&path).unwrap().mode() & 0o777;
+        assert_eq!(mode(), CLOSED);
+        // One that was made by hand.
+        for open in [0o755, 0o777, 0o701] {
+            std::fs::set_permissions(&path, Permissions::from_mode(open)).unwrap();
+            assert!(matches!(claimed(), Claim::Ours(_)));
+            assert_eq!(mode(), CLOSED, "{open:o}");
+        }
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(path.join("lock"), Some(54_321), None).unwrap();
             let refused = DataDirectory::claim(&path).unwrap_err().to_string();
             assert!(refused.contains("belongs to user 54321"), "{refused}");
+            let others = root.path().join("others");
+            std::fs::create_dir(&others).unwrap();
+            std::os::unix::fs::chown(&others, Some(54_321), None).unwrap();
+            let refused = DataDirectory::claim(&others).unwrap_err().to_string();
+            assert!(refused.contains("belongs to user 54321"), "{refused}");
+            assert_eq!(std::fs::read_dir(&others).unwrap().count(), 0);
         }
     }
 }

@@ -77,7 +77,8 @@ pub(super) async fn gate(State(hosts): State<Arc<Hosts>>, mut request: Request, 
 pub(super) fn without_room(path: &str) -> Response {
     let id = RequestRecord::current().map(|record| record.id().to_owned()).unwrap_or_default();
     let code = if is_uhp(path) { "environment_unavailable" } else { "backend_unavailable" };
-    let message = "no room is left on the server's disk; what ends and removes is carried out";
+    let message = "no room is left on the server's disk, so only what ends or removes something is carried out; its operator can \
+                   make room, or sessions and projects can be deleted";
     let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "server_error", code, message, &id);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response

@@ -196,7 +196,10 @@ async fn run(settings: Settings, take_over: bool) -> anyhow::Result<()> {
         () = control.asked() => Ending::HandOver,
         holder = parts.database_taken() => return Err(usurped(&parts, &holder).await),
     };
-    tracing::info!(%ending, "stopping: requests may finish for {grace:?}");
+    match ending {
+        Ending::HandOver => tracing::info!(%ending, "stopping: requests may finish for {grace:?}"),
+        Ending::Everything => tracing::info!(%ending, "stopping: what runs is ended now"),
+    }
     stopping.cancel();
     drop(control);
     end(&parts, ending, grace, serving, &mut signals).await?;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use stead_outbound::Dialer;
-use stead_provider_native::{Leftover, NativeConfig, NativeProvider, RuntimeProgram, leftovers};
+use stead_provider_native::{
+    Leftover, NativeConfig, NativeProvider, RANGES, RuntimeProgram, UIDS_PER_SLOT, leftovers, services,
+};
 
 use super::node;
 use crate::config::Settings;
 
-/// What an operator does about a provider that cannot be opened.
-const UNUSABLE: &str = "failed to open the native provider; `stead doctor` says what is missing";
+/// What cannot be done.
+const UNUSABLE: &str = "the native provider cannot be opened";
 
 /// Opens the provider; blocking.
 pub(super) fn open(settings: &Settings, node: &str) -> anyhow::Result<NativeProvider> {
@@ -58,9 +60,16 @@ fn config(settings: &Settings, node: &str) -> anyhow::Result<NativeConfig> {
 pub(crate) fn left_over(settings: &Settings) -> std::io::Result<Vec<Leftover>> {
     let data = &settings.data_directory;
     match node::known(data)? {
-        Some(node) => leftovers(data, &data.join("run"), &cgroup_prefix(&node), settings.native.slots),
+        Some(node) => leftovers(data, &data.join("run"), &cgroup_prefix(&node), slots(settings)),
         None => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "no server was ever started on it")),
     }
+}
+
+/// How many slots a data directory has: as its server noted when it started, since whoever asks may be configured otherwise.
+fn slots(settings: &Settings) -> u32 {
+    let own = settings.data_directory.canonicalize().unwrap_or_else(|_| settings.data_directory.clone());
+    let noted = services(Path::new(RANGES)).into_iter().find(|service| Path::new(&service.who) == own);
+    noted.map_or(settings.native.slots, |service| (service.ids.len() as u32) / UIDS_PER_SLOT)
 }
 
 /// The digest of the runtime that was built with this program: another one that lies beside it is not run. A program that was

@@ -22,6 +22,7 @@ mod doctor;
 mod documented;
 mod field_cases;
 mod files;
+mod first_start;
 mod git;
 mod git_server;
 mod hostile;

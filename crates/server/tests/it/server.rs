@@ -1,7 +1,6 @@
 //! A real server in a directory of its own, for end-to-end tests: it can be killed and started again, and is gone afterwards.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -79,8 +78,6 @@ impl TestServer {
     /// The same, after `prepare` has put something into the data directory.
     pub(crate) fn start_prepared(settings: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Self {
         let data = tempfile::tempdir().unwrap();
-        // Sandboxes of other user ids pass through the directory.
-        std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         prepare(data.path());
         Self::start_in(data, settings, None)
     }

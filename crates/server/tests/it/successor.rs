@@ -21,7 +21,7 @@ fn who_cannot_serve_leaves_the_server_that_does_in_its_place() {
     for (arguments, reason) in [
         (vec!["--listen", &address], "`server.listen`"),
         (vec!["--runtime", "/bin/true"], "/bin/true is no stead-runtime"),
-        (vec!["--runtime", "/nonexistent"], "the runtime program cannot be read"),
+        (vec!["--runtime", "/nonexistent"], "the runtime program /nonexistent cannot be read"),
     ] {
         let tried = server.tried(&[vec!["--take-over"], arguments].concat());
         assert_eq!(tried.status, 1, "{}", tried.stderr);

@@ -76,8 +76,8 @@ fn decide(config: &NativeConfig, data: &Path) -> Result<Option<(Registry, u32)>,
         && is_copy_of(data, said)
     {
         let message = format!(
-            "{} is a copy of {}, which is still there: both would use the same names and user ids. Remove the copy, or give it \
-             a name of its own by removing the files `node` and `environments` from it",
+            "{} is a copy of {}, which is still there: both would use the same names and user ids. Remove one of the two. Or, \
+             if the copy may lose all files of its sessions, remove the file `node` and the directory `environments` from it",
             data.display(),
             said.data.display()
         );
