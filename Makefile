@@ -1,5 +1,5 @@
 # What developers type beside ./run and ./test.
-.PHONY: lint bench soak fuzz crash clean test-long
+.PHONY: lint bench soak fuzz crash clean test-long build install toolchains
 
 lint:
 	cargo fmt --all --check
@@ -24,6 +24,17 @@ fuzz:
 # Each round prints its seed, with which it can be repeated; the table at the end says where the server died, and how often.
 crash:
 	scripts/crash.sh
+
+# A service of this machine (docs/installing.md): compile as anybody, then install as root. PREFIX, SYSCONFDIR, DATA and DESTDIR may be
+# given; `install` compiles nothing.
+build:
+	scripts/install/install.sh build
+
+install:
+	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DATA='$(DATA)' DESTDIR='$(DESTDIR)' scripts/install/install.sh files
+
+toolchains:
+	@DATA='$(DATA)' DESTDIR='$(DESTDIR)' scripts/install/install.sh toolchains
 
 test-long: fuzz bench
 	STEAD_NO_SKIP=1 ./test --with-run
