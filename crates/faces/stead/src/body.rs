@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use stead_domain::{Code, Error};
+use stead_face_frame::repeated_name;
 
 use crate::refusal::{Answer, Refusal};
 
@@ -29,6 +30,9 @@ pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
         }
         Err(_) => return Err(Error::new(Code::InvalidInput, "the body could not be read to its end").into()),
     };
+    if let Some(place) = repeated_name(&bytes) {
+        return Err(Error::invalid(place.clone(), format!("`{place}` is there twice")).into());
+    }
     let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = Some(error.path().to_string()).filter(|path| path != "." && path != "?");
@@ -48,7 +52,7 @@ pub(crate) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
 
 /// The field in messages like "missing field `name`", whose path is the object around it or nothing.
 fn quoted(message: &str) -> Option<String> {
-    let kinds = ["missing field `", "unknown field `", "duplicate field `"];
+    let kinds = ["missing field `", "unknown field `"];
     let rest = kinds.iter().find_map(|kind| message.strip_prefix(kind))?;
     rest.split('`').next().map(str::to_owned)
 }
@@ -83,7 +87,12 @@ mod tests {
         let refused = json::<Sample>(&HeaderMap::new(), Body::from("7")).await.unwrap_err();
         let (text, expected) = (format!("{refused:?}"), "invalid type: integer `7`, expected an object");
         assert!(text.contains(expected) && !text.contains("Sample"), "{text}");
-        for (body, field) in [("{}", "name"), (r#"{"name":"a","nam":1}"#, "nam"), (r#"{"name":7}"#, "name")] {
+        for (body, field) in [
+            ("{}", "name"),
+            (r#"{"name":"a","nam":1}"#, "nam"),
+            (r#"{"name":7}"#, "name"),
+            (r#"{"name":"a","name":"a"}"#, "name"),
+        ] {
             let refused = json::<Sample>(&HeaderMap::new(), Body::from(body)).await.unwrap_err();
             let text = format!("{refused:?}");
             assert!(text.contains(&format!("param: Some(\"{field}\")")) && !text.contains(" line "), "{text}");

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use stead_domain::{Code, Error, Result};
 use stead_engine::{Engine, RequestRecord, Spooled};
+use stead_face_frame::repeated_name;
 use tokio::time::Instant;
 
 use crate::room::{Part, Room};
@@ -148,10 +149,13 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     read(bytes)
 }
 
-/// Reads JSON. A refusal names the field; a known field that is there twice is refused, nesting is bounded by the parser.
+/// Reads JSON. A refusal names the field; a name that an object has twice is refused, nesting is bounded by the parser.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     if has_too_many_values(bytes) {
         return Err(Error::new(Code::InvalidInput, format!("the body has more than {VALUES} values")));
+    }
+    if let Some(place) = repeated_name(bytes) {
+        return Err(Error::invalid(place.clone(), format!("`{place}` is there twice")));
     }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -182,7 +186,7 @@ fn dotted(path: &str) -> Option<String> {
 
 /// The field in messages like "missing field `input`", whose path is the object around it.
 fn quoted(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("missing field `").or_else(|| message.strip_prefix("duplicate field `"))?;
+    let rest = message.strip_prefix("missing field `")?;
     rest.split('`').next().map(str::to_owned)
 }
 
@@ -263,6 +267,7 @@ mod tests {
             (r#"{"list":[]}"#, Some("name")),
             (r#"{"name":"a","list":[1,"x"]}"#, Some("list.1")),
             (r#"{"name":"a","name":"b"}"#, Some("name")),
+            (r#"{"name":"a","unknown":{"x":[{"y":1,"y":1}]}}"#, Some("unknown.x.0.y")),
             (r#"{"name":"a""#, None),
             (r#"{"name":"a"} x"#, None),
             ("[]x", None),

@@ -55,7 +55,7 @@ mod watcher;
 
 pub use config::{DEFAULT_UID_BASE, NativeConfig, RANGES, RuntimeProgram, UIDS_PER_SLOT};
 pub use egress::{EGRESS_NAME, egress_main, started_as_egress};
-pub use ids::{IdHolder, accounts, range_of, services};
+pub use ids::{IdHolder, accounts, noted_node, range_of, services};
 pub use leftovers::{Leftover, LeftoverKind, Owner, leftovers};
 pub use provider::NativeProvider;
 pub use stead_egress::PortRule;

@@ -81,6 +81,7 @@ fn compose(
     stopping: CancellationToken,
     short: Arc<AtomicBool>,
 ) -> Router {
+    let stopped = stopping.clone();
     let by_path = move |request: Request| {
         let (uhp, stead, watched, stopping) = (uhp.clone(), stead.clone(), watched.clone(), stopping.clone());
         let short = short.load(Ordering::SeqCst);
@@ -107,7 +108,7 @@ fn compose(
     Router::new()
         .fallback(by_path)
         .layer(middleware::from_fn_with_state(Arc::new(hosts), gate))
-        .layer(middleware::from_fn(upload::watch))
+        .layer(middleware::from_fn_with_state(stopped, upload::watch))
         .layer(middleware::from_fn(observe))
 }
 

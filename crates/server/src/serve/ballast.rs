@@ -7,7 +7,7 @@
 //!
 //! A part at a time, because whoever has filled the disk may still run and take the part as well before its processes are ended.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
 use super::data_directory::{room, try_to_write};
@@ -114,15 +114,24 @@ impl Ballast {
         room(&self.directory).is_some_and(|left| left < LITTLE) && try_to_write(&self.directory).is_err()
     }
 
+    /// The file. Anything else of that name keeps nothing back.
+    fn found(&self) -> Option<Metadata> {
+        std::fs::symlink_metadata(&self.path).ok().filter(Metadata::is_file)
+    }
+
+    fn opened(&self) -> std::io::Result<File> {
+        OpenOptions::new().write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&self.path)
+    }
+
     fn length(&self) -> Option<u64> {
-        std::fs::metadata(&self.path).ok().map(|found| found.len())
+        self.found().map(|found| found.len())
     }
 
     /// A copy may have holes where there was room, and keeps nothing back then.
     fn forget_holes(&self) {
-        if let Ok(found) = std::fs::metadata(&self.path)
+        if let Some(found) = self.found()
             && found.blocks() * 512 < found.len() / 2
-            && let Err(error) = OpenOptions::new().write(true).open(&self.path).and_then(|file| file.set_len(0))
+            && let Err(error) = self.opened().and_then(|file| file.set_len(0))
         {
             tracing::warn!(%error, "the ballast of the data directory has holes");
         }
@@ -130,7 +139,9 @@ impl Ballast {
 
     /// Makes it whole, or leaves it as it was.
     fn fill(&self) -> std::io::Result<()> {
-        let mut file = OpenOptions::new().create(true).truncate(false).append(true).mode(0o600).open(&self.path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).append(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        let mut file = options.open(&self.path)?;
         let before = file.metadata()?.len();
         let filled = match fallocate(&file, FallocateFlags::empty(), 0, WHOLE) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_noise(&mut file, WHOLE - before.min(WHOLE)),
@@ -153,7 +164,7 @@ impl Ballast {
             return false;
         }
         let shorten = || {
-            let file = OpenOptions::new().write(true).open(&self.path)?;
+            let file = self.opened()?;
             let before = file.metadata()?.len();
             file.set_len(before.saturating_sub(PART))?;
             std::io::Result::Ok(before)

@@ -4,7 +4,7 @@
 //! session's files. The first workspace, which is never removed, tells databases apart: its id is noted in the data directory
 //! when the first start has made it, and a start whose database does not have it is refused before it writes or removes
 //! anything. A restored backup has it. A directory without the note, from an earlier version, adopts the database that it meets
-//! unless that is an empty one and there is something to lose.
+//! unless that is an empty one and there is something to lose. A directory in which nothing ever was adopts an empty one alone.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -15,6 +15,7 @@ use stead_domain::WorkspaceId;
 use stead_store::DatabaseUrl;
 
 use super::data_directory::put;
+use super::node;
 
 /// The note's name.
 const NAME: &str = "database";
@@ -49,6 +50,15 @@ pub(super) async fn check(data: &Path, url: &DatabaseUrl) -> anyhow::Result<()> 
             data.display(),
             lost(data).join(" and "),
         ),
+        None if !found.is_empty() && is_new(data)? => {
+            let first = found.iter().min().map(ToString::to_string).unwrap_or_default();
+            bail!(
+                "{url:?} is {state}: nothing was ever in {}, and what the database knows of would be taken for lost. `--data` names \
+                 its own directory. If that is gone for good, write `{first}` into {} to go on without the files of its sessions",
+                data.display(),
+                data.join(NAME).display(),
+            )
+        }
         None if found.is_empty() => {
             let lost = lost(data);
             ensure!(
@@ -64,12 +74,22 @@ pub(super) async fn check(data: &Path, url: &DatabaseUrl) -> anyhow::Result<()> 
     }
 }
 
+/// Whether no server ever came as far on a directory as to have a database.
+fn is_new(data: &Path) -> anyhow::Result<bool> {
+    let name = node::known(data).with_context(|| format!("failed to read {}", data.join("node").display()))?;
+    Ok(name.is_none() && lost(data).is_empty())
+}
+
+/// Whether there are files of sessions.
+pub(super) fn has_environments(data: &Path) -> bool {
+    let is_one = |name: &OsStr| !BEFORE.iter().any(|before| name.as_encoded_bytes().starts_with(before.as_bytes()));
+    std::fs::read_dir(data.join(ENVIRONMENTS))
+        .is_ok_and(|entries| entries.flatten().any(|entry| is_one(&entry.file_name())))
+}
+
 /// What would be lost, and says so by being there.
 fn lost(data: &Path) -> Vec<String> {
-    let environments = data.join(ENVIRONMENTS);
-    let is_one = |name: &OsStr| !BEFORE.iter().any(|before| name.as_encoded_bytes().starts_with(before.as_bytes()));
-    let used =
-        std::fs::read_dir(&environments).is_ok_and(|entries| entries.flatten().any(|entry| is_one(&entry.file_name())));
+    let (environments, used) = (data.join(ENVIRONMENTS), has_environments(data));
     let found =
         [(data.join(NAME), data.join(NAME).exists()), (data.join(KEY), data.join(KEY).exists()), (environments, used)];
     found.into_iter().filter(|(_, there)| *there).map(|(path, _)| path.display().to_string()).collect()
@@ -107,7 +127,16 @@ mod tests {
             store.close().await;
         }
         let refused = async |name| check(data, &url(name)).await.unwrap_err().to_string();
-        // Nothing is noted, and nothing can be lost.
+        // Nothing is noted, and nothing can be lost here; but another directory is known.
+        check(data, &url("none.db")).await.unwrap();
+        let message = refused("own.db").await;
+        let workspace = Samples::new(1).workspace_id;
+        assert!(
+            message.contains("nothing was ever in") && message.contains(&format!("write `{workspace}`")),
+            "{message}"
+        );
+        // As an earlier version left it.
+        std::fs::write(data.join("node"), "node-1\n").unwrap();
         for name in ["own.db", "none.db"] {
             check(data, &url(name)).await.unwrap();
         }

@@ -1,13 +1,17 @@
 //! How a server process comes into possession of its data directory and its listening socket: by itself, or from the process that
 //! has them now.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::ballast::Ballast;
@@ -60,6 +64,7 @@ pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Resul
             path.display()
         ),
         Claim::Held(holder) => {
+            let _only = only_successor(path)?;
             check(settings).await?;
             let (directory, sockets) = succeed(settings, &holder).await?;
             (directory, sockets, keep_room(path).await?)
@@ -67,6 +72,20 @@ pub(super) async fn enter(settings: &Settings, take_over: bool) -> anyhow::Resul
     };
     let address = sockets.main.local_addr().context("failed to read the address listened on")?;
     Ok(Entered { directory, ballast, listener: sockets.main, address, watching: sockets.watching })
+}
+
+/// Two that want the same place would wait for it together, and one of them in vain. Who succeeds holds what is returned meanwhile.
+fn only_successor(path: &Path) -> anyhow::Result<File> {
+    let file = path.join("successor");
+    let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(&file);
+    let opened = opened.with_context(|| format!("failed to open {}", file.display()))?;
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            bail!("another process is already taking the place of the server on the data directory {}", path.display())
+        }
+        Err(error) => Err(error).with_context(|| format!("failed to lock {}", file.display())),
+        Ok(()) => Ok(opened),
+    }
 }
 
 async fn keep_room(path: &Path) -> anyhow::Result<Arc<Ballast>> {

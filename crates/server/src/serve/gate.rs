@@ -11,8 +11,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::FutureExt;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, REFERRER_POLICY, RETRY_AFTER,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPECT, HOST, REFERRER_POLICY, RETRY_AFTER,
+    TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use stead_engine::RequestRecord;
@@ -30,6 +30,8 @@ const SECURITY: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; sandbox"),
     (CACHE_CONTROL, "no-store"),
 ];
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Passes a request on to the faces, under the id that it has within [`observe`](super::observed::observe): an answer, its header
 /// and the log speak of one id.
@@ -49,6 +51,18 @@ pub(super) async fn gate(State(hosts): State<Arc<Hosts>>, mut request: Request, 
         Verdict::Allowed if expects_more(&request) => {
             let message = "nothing but `100-continue` can be expected";
             refusal(StatusCode::EXPECTATION_FAILED, "invalid_request_error", "invalid_input", message, id)
+        }
+        Verdict::Allowed if frames_otherwise(request.headers()) => {
+            let message = "no transfer coding but `chunked` is understood";
+            refusal(StatusCode::NOT_IMPLEMENTED, "invalid_request_error", "invalid_input", message, id)
+        }
+        Verdict::Allowed if is_encoded(request.headers()) => {
+            let message = "bodies are taken as they are; no `Content-Encoding` is understood";
+            refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", "invalid_input", message, id)
+        }
+        Verdict::Allowed if request.headers().get_all(IDEMPOTENCY_KEY).iter().count() > 1 => {
+            let message = "there is more than one `Idempotency-Key`";
+            refusal(StatusCode::BAD_REQUEST, "invalid_request_error", "invalid_input", message, id)
         }
         Verdict::Allowed => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => response,
@@ -105,6 +119,17 @@ fn target_length(request: &Request) -> usize {
 /// Whether the request expects something that is not served (RFC 9110 §10.1.1).
 fn expects_more(request: &Request) -> bool {
     request.headers().get_all(EXPECT).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// Whether a body is framed in a way that is not served (RFC 9112 §6.1).
+fn frames_otherwise(headers: &HeaderMap) -> bool {
+    headers.get_all(TRANSFER_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// Whether a body is not what it stands for (RFC 9110 §8.4).
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let plain = |value: &HeaderValue| value.is_empty() || value.as_bytes().eq_ignore_ascii_case(b"identity");
+    !headers.get_all(CONTENT_ENCODING).iter().all(plain)
 }
 
 fn name(headers: &mut HeaderMap, id: &str) {

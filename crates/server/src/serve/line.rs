@@ -19,11 +19,14 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::gate;
 
 /// How long a client may take nothing of an answer.
 const STALL: Duration = Duration::from_mins(1);
+/// How long it may do so once the server stops.
+const AT_STOP: Duration = Duration::from_secs(3);
 /// How long what a refused client still sends is read.
 const LINGER: Duration = Duration::from_secs(2);
 /// How much of it is read, in bytes.
@@ -72,6 +75,7 @@ pub(super) struct Line {
     stream: TcpStream,
     exchange: Arc<Exchange>,
     stall: Duration,
+    stopping: CancellationToken,
     /// Runs while nothing can be written.
     deadline: Option<Pin<Box<Sleep>>>,
     /// What was refused, and what of the refusal is still to be sent.
@@ -84,11 +88,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(stream: TcpStream, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn new(stream: TcpStream, exchange: Arc<Exchange>, stopping: CancellationToken) -> Self {
         Self {
             stream,
             exchange,
             stall: STALL,
+            stopping,
             deadline: None,
             refusal: None,
             began: false,
@@ -102,6 +107,10 @@ impl Line {
         if written.is_ready() {
             self.deadline = None;
             return written;
+        }
+        // Whoever serves the connection looks at it again when the server stops.
+        if self.stall > AT_STOP && self.stopping.is_cancelled() {
+            (self.stall, self.deadline) = (AT_STOP, None);
         }
         let stall = self.stall;
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));

@@ -127,7 +127,7 @@ async fn serve_one(
     // Live output is many small writes; a connection that refuses the option is served all the same.
     let _ = stream.set_nodelay(true);
     let exchange = Arc::clone(place.exchange());
-    let line = Line::new(stream, Arc::clone(&exchange));
+    let line = Line::new(stream, Arc::clone(&exchange), stopping.clone());
     let begun = CancellationToken::new();
     let (begins, asked) = (begun.clone(), Arc::clone(&exchange));
     let service = tower::service_fn(move |request: http::Request<Incoming>| {

@@ -56,6 +56,8 @@ pub(crate) use wiring::{python_candidates, uv_candidates};
 
 /// How long requests may go on by themselves when everything is ended.
 const REQUESTS: Duration = Duration::from_millis(300);
+/// How long requests may take to say what came of things when everything has ended.
+const TOLD: Duration = Duration::from_secs(1);
 /// How long before the end of the grace requests that wait for a task's end are answered with the task as it is.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// How long the sandboxes may take to be let go of when nothing else can be done.
@@ -265,11 +267,11 @@ async fn end(
     };
     if !handed_over {
         let left = until.saturating_duration_since(Instant::now()).max(LETTING_GO.min(grace));
-        tokio::join!(parts.engine.stop(left), async {
-            if !serving.is_finished() {
-                let _ = serving.await;
-            }
-        });
+        parts.engine.stop(left).await;
+        // Whoever waited for what has ended is told by now. Who sends or takes half of something is not waited for.
+        if !serving.is_finished() && tokio::time::timeout(TOLD, &mut serving).await.is_err() {
+            serving.abort();
+        }
         parts.end_sandboxes().await;
     }
     parts.close().await;

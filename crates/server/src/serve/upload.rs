@@ -7,24 +7,27 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// How long a body may be waited for. Each piece gives the time back that its bytes would take at [`SLOWEST`].
 const STALL: Duration = Duration::from_mins(1);
 /// Bytes in a second that even a slow client sends.
 const SLOWEST: u64 = 1 << 10;
+/// How long a body may be silent once the server stops.
+const AT_STOP: Duration = Duration::from_secs(3);
 /// How long a refused body is read.
 const LINGER: Duration = Duration::from_secs(10);
 /// How many bytes of a refused body are read.
 const LEFTOVER: u64 = 1 << 30;
 
 /// Lets the handler read the body under these rules.
-pub(super) async fn watch(request: Request, next: Next) -> Response {
-    next.run(request.map(|body| Body::new(Upload::new(body, STALL)))).await
+pub(super) async fn watch(State(stopping): State<CancellationToken>, request: Request, next: Next) -> Response {
+    next.run(request.map(|body| Body::new(Upload::new(body, STALL, stopping)))).await
 }
 
 struct Upload {
@@ -35,12 +38,27 @@ struct Upload {
     patience: Duration,
     /// Runs while a piece is waited for, since then.
     deadline: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// Until the server stops.
+    stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl Upload {
-    fn new(body: Body, stall: Duration) -> Self {
+    fn new(body: Body, stall: Duration, stopping: CancellationToken) -> Self {
         let body = Some(body).filter(|body| !body.is_end_stream());
-        Self { body, stall, patience: stall, deadline: None }
+        let stop = body.is_some().then(|| Box::pin(stopping.cancelled_owned()));
+        Self { body, stall, patience: stall, deadline: None, stop }
+    }
+
+    /// From a stop on, nobody is waited for as long as before.
+    fn hurry(&mut self, context: &mut Context<'_>) {
+        if let Some(stop) = &mut self.stop
+            && stop.as_mut().poll(context).is_ready()
+        {
+            self.stop = None;
+            self.stall = self.stall.min(AT_STOP);
+            self.patience = self.patience.min(AT_STOP);
+            self.deadline = None;
+        }
     }
 }
 
@@ -52,6 +70,7 @@ impl HttpBody for Upload {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
+            this.hurry(context);
             let patience = this.patience;
             let begin = || (Instant::now(), Box::pin(tokio::time::sleep(patience)));
             let (_, deadline) = this.deadline.get_or_insert_with(begin);
@@ -117,7 +136,8 @@ mod tests {
     async fn a_body_that_stalls_is_broken_off() {
         let pieces = stream::iter([Ok::<_, std::io::Error>("a")]).chain(stream::pending());
         let mut upload =
-            Body::new(Upload::new(Body::from_stream(pieces), Duration::from_millis(50))).into_data_stream();
+            Body::new(Upload::new(Body::from_stream(pieces), Duration::from_millis(50), CancellationToken::new()))
+                .into_data_stream();
         assert_eq!(upload.next().await.unwrap().unwrap(), "a");
         assert!(upload.next().await.unwrap().is_err());
         assert!(upload.next().await.is_none());
@@ -131,7 +151,8 @@ mod tests {
                 Ok::<_, std::io::Error>(piece)
             });
             let stall = Duration::from_secs(1);
-            Body::new(Upload::new(Body::from_stream(Box::pin(pieces)), stall)).into_data_stream()
+            Body::new(Upload::new(Body::from_stream(Box::pin(pieces)), stall, CancellationToken::new()))
+                .into_data_stream()
         };
         let whole = |upload: axum::body::BodyDataStream| upload.all(|piece| async move { piece.is_ok() });
         assert!(!whole(every(800, 1)).await);
@@ -140,10 +161,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_body_that_says_nothing_keeps_no_stop_waiting() {
+        let stopping = CancellationToken::new();
+        let pieces = stream::iter([Ok::<_, std::io::Error>("a")]).chain(stream::pending());
+        let mut upload = Body::new(Upload::new(Body::from_stream(pieces), STALL, stopping.clone())).into_data_stream();
+        assert_eq!(upload.next().await.unwrap().unwrap(), "a");
+        let (begun, waiting) = (Instant::now(), tokio::spawn(async move { upload.next().await.unwrap().is_err() }));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!waiting.is_finished());
+        stopping.cancel();
+        assert!(waiting.await.unwrap());
+        assert!(begun.elapsed() < STALL / 2, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
     async fn a_client_that_sends_to_the_end_before_it_reads_gets_its_refusal() {
         const BYTES: usize = 32 << 20;
         let refuse = || async { StatusCode::PAYLOAD_TOO_LARGE };
-        let app = Router::new().route("/", put(refuse)).layer(middleware::from_fn(watch));
+        let app = Router::new()
+            .route("/", put(refuse))
+            .layer(middleware::from_fn_with_state(CancellationToken::new(), watch));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(async move { axum::serve(listener, app).await });

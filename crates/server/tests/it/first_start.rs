@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::api::Api;
-use crate::objects::text;
-use crate::program::{needs_root, stead};
+use crate::objects::{said, text};
+use crate::program::{needs_root, ran, stead};
 use crate::server::TestServer;
 
 /// `stead serve` on a directory, as somebody starts it who configures nothing else.
@@ -63,4 +63,30 @@ fn nobody_else_can_read_what_is_in_a_data_directory() {
         .output()
         .unwrap();
     assert!(!listed.status.success() && String::from_utf8_lossy(&listed.stderr).contains("Permission denied"));
+}
+
+#[test]
+fn files_of_sessions_are_never_taken_for_nobodys() {
+    needs_root!();
+    let mut server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    let begun = api.run(&api.harness(), "echo precious > kept");
+    server.terminate();
+    let node = server.data().join("node");
+    let name = std::fs::read_to_string(&node).unwrap();
+
+    // The wrong directory for a database.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", server.data().join("stead.db").display());
+    let tried = ran(serve(elsewhere.path()).env("STEAD__DATABASE__URL", url).stderr(Stdio::piped()));
+    assert!(tried.status == 1 && tried.stderr.contains("nothing was ever in"), "{}", tried.stderr);
+
+    std::fs::write(&node, "node-another\n").unwrap();
+    let tried = server.tried(&[]);
+    assert!(tried.status == 1 && tried.stderr.contains(name.trim()), "{}", tried.stderr);
+    std::fs::remove_file(&node).unwrap();
+    server.start_again();
+    assert!(server.log().contains("it is written again"), "{}", server.log());
+    assert_eq!(std::fs::read_to_string(&node).unwrap(), name);
+    assert_eq!(said(&api.go_on(&begun, "cat kept")), "precious\n");
 }

@@ -279,6 +279,12 @@ impl TestServer {
         ran(&mut serving(self.data.path(), &self.settings, self.user, arguments))
     }
 
+    /// Another process that tries to take this one's place when it is called, and is no concern of this one meanwhile.
+    pub(crate) fn rival(&self) -> impl FnOnce() -> Ran + use<> {
+        let (data, settings, user) = (self.data.path().to_owned(), self.settings.clone(), self.user);
+        move || ran(&mut serving(&data, &settings, user, &["--take-over"]))
+    }
+
     /// The same with other settings for that process alone.
     pub(crate) fn tried_with(&self, settings: &[(&str, &str)], arguments: &[&str]) -> Ran {
         let own = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Framing};
-use crate::objects::{eventually, leaves_nothing, processes, said, text};
+use crate::objects::{eventually, leaves_nothing, process, processes, said, text};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -180,6 +180,66 @@ fn a_second_signal_ends_everything() {
     assert_eq!(processes(&server), Vec::<String>::new(), "{}", server.log());
     let _ = waiting.join().unwrap();
     server.start_again();
+}
+
+#[test]
+fn half_a_body_and_a_reader_that_takes_nothing_keep_no_stop_waiting() {
+    needs_root!();
+    let mut server = TestServer::start(&[("server.shutdown_grace", "40s")]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let written = api.run(&harness, "head -c 20000000 /dev/zero");
+    for round in 0..2 {
+        let address = server.url().trim_start_matches("http://").to_owned();
+        let begin = |head: String, body: &[u8]| {
+            let mut connection = TcpStream::connect(&address).unwrap();
+            let head = format!("{head} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n", api.key());
+            connection.write_all(head.as_bytes()).unwrap();
+            connection.write_all(body).unwrap();
+            connection
+        };
+        let turn = text(&written["id"]);
+        let half = begin(
+            "POST /v1/files".to_owned(),
+            b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000\r\n\r\n--b",
+        );
+        let json = begin("POST /v1/responses".to_owned(), b"Content-Length: 100000\r\n\r\n{\"i");
+        let deaf = begin(format!("GET /stead/v1/turns/{turn}/output"), b"\r\n");
+        std::thread::sleep(Duration::from_millis(500));
+        let (status, took) = if round == 0 { server.terminate() } else { server.hand_over() };
+        assert!(status == Some(0) && took < Duration::from_secs(15), "{round}: {status:?} {took:?} {}", server.log());
+        drop((half, json, deaf));
+        server.start_again();
+    }
+}
+
+#[test]
+fn of_two_that_want_the_same_place_one_is_told_at_once() {
+    needs_root!();
+    let mut server = TestServer::start(&[("server.shutdown_grace", "4s")]);
+    let api = Api::of(&server);
+    let body = json!({"input": "sleep 300", "metadata": {"harness_id": api.harness()}});
+    let waiting = {
+        let api = api.clone();
+        std::thread::spawn(move || {
+            api.try_send("POST", "/v1/responses", &[("Content-Type", "application/json")], body.to_string().as_bytes())
+        })
+    };
+    eventually("the task to run", || process(&server, "sleep 300").map(|_| ()).ok_or("nothing runs".to_owned()));
+    let (said, gone) = std::thread::scope(|scope| {
+        let other = server.rival();
+        let taking = scope.spawn(|| server.take_over());
+        std::thread::sleep(Duration::from_millis(1500));
+        let began = Instant::now();
+        let tried = other();
+        ((tried, began.elapsed()), taking.join().unwrap())
+    });
+    assert_eq!(gone, Some(0));
+    let (tried, took) = said;
+    assert!(tried.status == 1 && tried.stderr.contains("already taking the place"), "{}", tried.stderr);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(waiting.join().unwrap().unwrap().status, 200);
+    assert_eq!(api.get("/v1/sessions").status, 200);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod registry;
 mod users;
 
 pub use accounts::{IdHolder, accounts};
+pub use place::noted_node;
 pub(crate) use place::{check, claim, remembered};
 pub use registry::{range_of, services};
 pub(crate) use users::{RUN_ID, Users};

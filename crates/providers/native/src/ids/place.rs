@@ -43,6 +43,11 @@ pub(crate) fn remembered(data: &Path) -> io::Result<Option<u32>> {
     Ok(Place::read(data)?.and_then(|place| place.uid_base))
 }
 
+/// The name of the machine whose sessions' files lie in a data directory, where that was noted. Blocking.
+pub fn noted_node(data: &Path) -> io::Result<Option<String>> {
+    Ok(Place::read(data)?.map(|place| place.node))
+}
+
 /// Finds out whose ids this service has, and notes it. `environments` is there, and nothing of this service runs yet. Blocking.
 pub(crate) fn claim(config: &NativeConfig) -> Result<Users, ProviderError> {
     let data = real(config)?;

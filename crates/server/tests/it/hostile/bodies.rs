@@ -121,6 +121,26 @@ fn what_is_no_json_or_means_harm_is_refused_on_every_route() {
 }
 
 #[test]
+fn a_name_that_an_object_has_twice_is_refused_wherever_it_is() {
+    needs_root!();
+    let server = TestServer::start(&[]);
+    let api = Api::of(&server);
+    let harness = api.harness();
+    let task = |metadata: &str| format!(r#"{{"input":"true","metadata":{{"harness_id":"{harness}",{metadata}}}}}"#);
+    for (path, body, place) in [
+        ("/v1/responses", task(r#""stead_network":"disabled","stead_network":"enabled""#), "metadata.stead_network"),
+        ("/v1/responses", task(r#""harness_id":"chrn_none""#), "metadata.harness_id"),
+        ("/v1/environments", r#"{"name":"p","packages":{"pip":["a"],"npm":[],"pip":[]}}"#.to_owned(), "packages.pip"),
+        ("/stead/v1/workspaces", r#"{"name":"a","name":"b"}"#.to_owned(), "name"),
+    ] {
+        let answer = send(&api, "POST", path, body.as_bytes());
+        let error = answer.json();
+        assert_eq!((answer.status, error["error"]["param"].as_str()), (400, Some(place)), "{body}: {error}");
+    }
+    is_well(&server);
+}
+
+#[test]
 fn the_wrong_thing_in_any_field_is_no_fault_of_the_server() {
     needs_root!();
     let server = TestServer::start(&[]);

@@ -79,6 +79,9 @@ fn heads() -> Vec<(Vec<u8>, &'static [u16])> {
         (post("Transfer-Encoding: chunked, gzip\r\n", "0\r\n\r\n"), &[400, 501]),
         (post("Transfer-Encoding: \x0bchunked\r\n", "0\r\n\r\n"), &[400, 501]),
         (post("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"), &[400, 501]),
+        (post("Transfer-Encoding: gzip, chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"), &[400, 501]),
+        (post("Content-Encoding: gzip\r\nContent-Length: 2\r\n", "{}"), &[415]),
+        (post("Idempotency-Key: a\r\nIdempotency-Key: b\r\nContent-Length: 2\r\n", "{}"), &[400]),
         (post("Expect: the worst\r\nContent-Length: 0\r\n", ""), &[417]),
         (with(post("Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), b"HTTP/1.1", b"HTTP/1.0"), &[400]),
     ]
@@ -98,7 +101,7 @@ fn whatever_a_head_is_it_is_answered_in_the_envelope_and_the_server_stays_well()
             wrong.push(format!("{shown}: {status}, not {allowed:?}: {told}"));
         }
         let head = String::from_utf8_lossy(&answer).to_ascii_lowercase();
-        if [400, 414, 417, 421, 431].contains(&status) {
+        if [400, 414, 415, 417, 421, 431, 501].contains(&status) {
             let kind = body["error"]["type"].as_str();
             if kind != Some("invalid_request_error") || !head.contains("x-request-id: ") || !head.contains("nosniff") {
                 wrong.push(format!("{shown}: no envelope: {}", String::from_utf8_lossy(&answer)));
