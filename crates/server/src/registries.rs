@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use reqwest::Url;
-use stead_projects::toolchain::NodeTools;
+use stead_projects::toolchain::{NodeTools, question};
 
 use crate::config::BuildSettings;
 
@@ -105,7 +105,7 @@ fn system_sources() -> Vec<String> {
 
 /// What a tool says on its standard output, if it begins with an address.
 fn ask(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program)
+    let output = question(program)
         .args(arguments)
         // What is asked for is the machine's configuration, not that of a project somebody happened to start us in, and
         // asking leaves no log of npm's.

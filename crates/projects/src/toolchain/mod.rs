@@ -6,6 +6,7 @@
 mod node_tools;
 mod python;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,6 +27,8 @@ pub const BASH: &str = "/usr/bin/bash";
 pub const APT: &str = "/usr/bin/apt-get";
 /// What unpacks them.
 const DPKG_DEB: &str = "/usr/bin/dpkg-deb";
+/// What ends a program together with whoever started it.
+const SETPRIV: &str = "/usr/bin/setpriv";
 
 /// Node with npm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,9 +180,20 @@ fn leading(version: &str, count: usize) -> String {
     version.split('.').take(count).collect::<Vec<_>>().join(".")
 }
 
-fn ask(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Option<String> {
+/// A command that is killed when the thread that starts it ends, and so when the process does, whatever ends it: nobody is left to
+/// hear the answer.
+pub fn question(program: impl AsRef<OsStr>) -> Command {
+    if !Path::new(SETPRIV).exists() {
+        return Command::new(program);
+    }
+    let mut command = Command::new(SETPRIV);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+fn ask(program: impl AsRef<OsStr>, arguments: &[&str]) -> Option<String> {
     // A clean environment, so that nothing of the server's own reaches a tool or changes its answer.
-    let output = Command::new(program)
+    let output = question(program)
         .args(arguments)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
@@ -219,6 +233,25 @@ fn libc_version() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_ends_with_whoever_asked() {
+        if !Path::new(SETPRIV).exists() {
+            return;
+        }
+        let asks = || {
+            let asked = question("/bin/sleep").arg("30").spawn().unwrap();
+            // Once it is the program that was asked, it is bound to this thread.
+            let is_it =
+                || std::fs::read_to_string(format!("/proc/{}/comm", asked.id())).is_ok_and(|name| name == "sleep\n");
+            while !is_it() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            asked
+        };
+        let mut asked = std::thread::spawn(asks).join().unwrap();
+        assert!(!asked.wait().unwrap().success());
+    }
 
     fn python(program: &str, version: &str) -> Python {
         Python { program: program.into(), version: version.into(), pip: Some("23.0.1".into()) }
