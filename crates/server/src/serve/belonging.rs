@@ -6,7 +6,6 @@
 //! anything. A restored backup has it. A directory without the note, from an earlier version, adopts the database that it meets
 //! unless that is an empty one and there is something to lose. A directory in which nothing ever was adopts an empty one alone.
 
-use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -14,16 +13,13 @@ use anyhow::{Context, bail, ensure};
 use stead_domain::WorkspaceId;
 use stead_store::DatabaseUrl;
 
-use super::data_directory::put;
+use super::data_directory::{ENVIRONMENTS, has_environments, put};
 use super::node;
 
 /// The note's name.
 const NAME: &str = "database";
-/// What says that there was a database with something in it: the first key, and environments.
+/// What says that there was a database with something in it, beside environments: the first key.
 const KEY: &str = "admin.key";
-const ENVIRONMENTS: &str = "environments";
-/// What a first start puts among the environments before there is a database.
-const BEFORE: [&str; 2] = ["slots", "place.json"];
 
 /// The workspace that is noted, if one is yet.
 fn noted(data: &Path) -> anyhow::Result<Option<WorkspaceId>> {
@@ -78,13 +74,6 @@ pub(super) async fn check(data: &Path, url: &DatabaseUrl) -> anyhow::Result<()> 
 fn is_new(data: &Path) -> anyhow::Result<bool> {
     let name = node::known(data).with_context(|| format!("failed to read {}", data.join("node").display()))?;
     Ok(name.is_none() && lost(data).is_empty())
-}
-
-/// Whether there are files of sessions.
-pub(super) fn has_environments(data: &Path) -> bool {
-    let is_one = |name: &OsStr| !BEFORE.iter().any(|before| name.as_encoded_bytes().starts_with(before.as_bytes()));
-    std::fs::read_dir(data.join(ENVIRONMENTS))
-        .is_ok_and(|entries| entries.flatten().any(|entry| is_one(&entry.file_name())))
 }
 
 /// What would be lost, and says so by being there.

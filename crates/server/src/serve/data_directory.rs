@@ -1,5 +1,6 @@
 //! The data directory, which belongs to one server process at a time.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -8,6 +9,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+/// Where sessions' files are.
+pub(super) const ENVIRONMENTS: &str = "environments";
+/// What a first start puts among them before there is a database.
+const BEFORE: [&str; 2] = ["slots", "place.json"];
 
 /// The directory, locked until this is dropped. The kernel releases the lock when the process ends, however it ends.
 ///
@@ -121,6 +127,13 @@ fn holder_of(file: &File) -> String {
         words.get(4).filter(|_| is_it).map(|&number| number.to_owned())
     });
     holder.unwrap_or_else(unknown)
+}
+
+/// Whether there are files of sessions.
+pub(super) fn has_environments(data: &Path) -> bool {
+    let is_one = |name: &OsStr| !BEFORE.iter().any(|before| name.as_encoded_bytes().starts_with(before.as_bytes()));
+    std::fs::read_dir(data.join(ENVIRONMENTS))
+        .is_ok_and(|entries| entries.flatten().any(|entry| is_one(&entry.file_name())))
 }
 
 /// Writes a small file that is either whole and durable or as it was, for its owner alone. Blocking.

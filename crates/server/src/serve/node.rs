@@ -8,8 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use stead_domain::ports::IdSource;
 
-use super::belonging;
-use super::data_directory::put;
+use super::data_directory::{ENVIRONMENTS, has_environments, put};
 use crate::adapters::RandomIds;
 
 /// The name, if there is one yet.
@@ -39,11 +38,11 @@ pub(super) fn name(data: &Path) -> anyhow::Result<String> {
             tracing::warn!("{} was gone; it is written again as the environments' place says", path.display());
             noted
         }
-        (None, _) if belonging::has_environments(data) => bail!(
+        (None, _) if has_environments(data) => bail!(
             "{} is gone, without which the sessions' files of this data directory would be taken for nobody's and be removed: restore \
              it from a backup, or remove {} if they may go",
             path.display(),
-            data.join("environments").display()
+            data.join(ENVIRONMENTS).display()
         ),
         (None, _) => format!("node-{}", RandomIds.uuid_v7().simple()),
     };

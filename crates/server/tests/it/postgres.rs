@@ -32,7 +32,9 @@ fn a_second_server_is_refused_and_the_first_one_comes_back_at_once_after_a_kill(
     let begun = api.begin(&harness, "echo kept > kept.txt; touch begun; sleep 300");
     wait_for_file(&server, "begun");
 
+    // A new directory would be refused for that alone, before anybody looks at the lock.
     let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("node"), "node-another\n").unwrap();
     let mut second = stead();
     second.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(elsewhere.path()).env("STEAD__DATABASE__URL", &url);
     let refused = ran(&mut second);

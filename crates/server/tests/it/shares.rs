@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::objects::{eventually, said, text};
+use crate::objects::{eventually, processes, said, text};
 use crate::program::needs_root;
 use crate::server::TestServer;
 
@@ -98,8 +98,6 @@ fn a_deleted_session_that_waits_for_a_place_holds_up_no_deletion_and_no_idle_sto
     });
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 
-    let quiet = server.children().len();
-
     // Another waits with its session kept; what others do goes on beside it.
     let holder = ours.ask(&task(&our_harness, "echo held")).ok();
     let before = refused();
@@ -111,8 +109,8 @@ fn a_deleted_session_that_waits_for_a_place_holds_up_no_deletion_and_no_idle_sto
         1 => Ok(()),
         taken => Err(format!("{taken} are taken")),
     });
-    eventually("the idle stop of what holds the place", || match server.children().len() {
-        running if running <= quiet => Ok(()),
+    eventually("the idle stop of what holds the place", || match processes(&server).len() {
+        0 => Ok(()),
         running => Err(format!("{running} run: {}", server.log())),
     });
     ours.delete(&session(&holder)).ok();

@@ -7,6 +7,8 @@ mod process;
 mod sampled;
 mod table;
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -17,13 +19,27 @@ use table::{Kind, Label, TABLE};
 const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0];
 
+/// How often measurements are put into their buckets. Until then each is kept by itself, whether anybody asks for numbers or not.
+const SETTLE: Duration = Duration::from_secs(5);
+
 /// Begins to count. Whatever takes values that are known is there from the start, at zero, so that its first step is seen.
 pub(super) fn start() -> anyhow::Result<PrometheusHandle> {
     let recorder = recorder()?;
     let handle = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(|_| anyhow::anyhow!("numbers are recorded already"))?;
     announce();
+    tokio::spawn(settle(handle.clone(), SETTLE));
     Ok(handle)
+}
+
+/// Keeps measurements from piling up, for ever.
+async fn settle(handle: PrometheusHandle, every: Duration) {
+    let mut turns = tokio::time::interval(every);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        turns.tick().await;
+        handle.run_upkeep();
+    }
 }
 
 fn recorder() -> anyhow::Result<PrometheusRecorder> {
@@ -66,6 +82,32 @@ fn combinations(labels: &[Label]) -> Vec<Vec<metrics::Label>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process that nobody asks for its numbers keeps no measurement for ever.
+    #[tokio::test]
+    async fn measurements_do_not_pile_up() {
+        const ROUNDS: usize = 40;
+        const EACH: usize = 50_000;
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+        };
+        let recorder = recorder().unwrap();
+        let settling = tokio::spawn(settle(recorder.handle(), Duration::from_millis(1)));
+        let histogram = metrics::with_local_recorder(&recorder, || metrics::histogram!("stead_a_test_seconds"));
+        let before = resident();
+        for _ in 0..ROUNDS {
+            (0..EACH).for_each(|_| histogram.record(0.001));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Each takes 16 bytes for as long as it is kept.
+        let grown = resident().saturating_sub(before);
+        assert!(grown < ROUNDS * EACH * 16 / 2, "{grown} bytes");
+        settling.abort();
+        let text = recorder.handle().render();
+        assert!(text.contains(&format!("stead_a_test_seconds_count {}", ROUNDS * EACH)), "{text}");
+    }
 
     #[test]
     fn a_fresh_server_has_every_number_whose_values_are_known() {
