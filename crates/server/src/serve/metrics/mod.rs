@@ -95,7 +95,7 @@ mod tests {
         };
         let recorder = recorder().unwrap();
         let settling = tokio::spawn(settle(recorder.handle(), Duration::from_millis(1)));
-        let histogram = metrics::with_local_recorder(&recorder, || metrics::histogram!("stead_a_test_seconds"));
+        let histogram = metrics::with_local_recorder(&recorder, || metrics::histogram!("stead_turn_wait_seconds"));
         let before = resident();
         for _ in 0..ROUNDS {
             (0..EACH).for_each(|_| histogram.record(0.001));
@@ -106,7 +106,7 @@ mod tests {
         assert!(grown < ROUNDS * EACH * 16 / 2, "{grown} bytes");
         settling.abort();
         let text = recorder.handle().render();
-        assert!(text.contains(&format!("stead_a_test_seconds_count {}", ROUNDS * EACH)), "{text}");
+        assert!(text.contains(&format!("stead_turn_wait_seconds_count {}", ROUNDS * EACH)), "{text}");
     }
 
     #[test]
