@@ -45,7 +45,7 @@ fn python_and_node_packages_install_side_by_side_and_the_first_failure_stops_the
 fn a_build_has_one_time_limit_and_says_which_limit_ended_it() {
     needs_root!();
     let settings = [
-        ("builds.time_limit", "12s"),
+        ("builds.time_limit", "16s"),
         ("builds.memory", "96MiB"),
         ("builds.processes", "40"),
         ("builds.disk", "20MiB"),
@@ -54,10 +54,10 @@ fn a_build_has_one_time_limit_and_says_which_limit_ended_it() {
     let api = Api::of(&server);
     let id = api.environment(
         "limits",
-        &[("package.json", r#"{"name": "a", "version": "1.0.0", "scripts": {"install": "sleep 7"}}"#)],
+        &[("package.json", r#"{"name": "a", "version": "1.0.0", "scripts": {"install": "sleep 4"}}"#)],
     );
-    // Two steps that each keep within the limit, and together do not.
-    api.put(&id, "setup.sh", "echo begun; sleep 7; echo too late");
+    // Two steps that each keep within the limit, and together do not; the first one's own work has all the rest.
+    api.put(&id, "setup.sh", "echo begun; sleep 14; echo too late");
     let failed = |script: Option<&str>| {
         if let Some(script) = script {
             api.send("DELETE", &format!("/v1/environments/{id}/files/package.json"), &[], b"");
@@ -74,7 +74,7 @@ fn a_build_has_one_time_limit_and_says_which_limit_ended_it() {
     };
     let record = failed(None);
     assert_eq!(record["stead_failure"]["limit"], "time");
-    let late = "the build took longer than the 12 seconds that this server gives a build (builds.time_limit); setup.sh was at work";
+    let late = "the build took longer than the 16 seconds that this server gives a build (builds.time_limit); setup.sh was at work";
     assert_eq!(record["error"], late);
     assert!(text(&record["log"]).contains("begun") && !text(&record["log"]).contains("too late"));
     let record = failed(Some("python3 -c 'x = b\"x\" * (400 << 20)'"));
